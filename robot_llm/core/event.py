@@ -1,0 +1,45 @@
+"""What the worker tells the rest of the node about a request, in the order it happens."""
+
+from dataclasses import dataclass
+
+from robot_llm.core.decision import Decision
+from robot_llm.core.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The engine has taken the request up."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """
+    The model has decided; the request's latch tells whether that is the decision that stands.
+
+    ``num_tokens`` is the length of the word that stands, behind which the engine goes on.
+    """
+
+    request: Request
+    decision: Decision
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Text that is complete and safe to publish; ``num_tokens`` tokens are behind it."""
+
+    request: Request
+    text: str
+    num_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The request is FINISHED and the engine has put it down; always the last event of it."""
+
+    request: Request
+
+
+Event = Started | Decided | Delta | Finished

@@ -1,0 +1,212 @@
+"""One request's life: statuses, events, the transition table, the terminal reason latched once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import auto, Enum, IntEnum
+import math
+from threading import Lock
+from types import MappingProxyType
+from typing import Final
+
+from robot_llm.core.decision import Decision, DecisionLatch, DecisionSource
+from robot_llm.core.timing import StageClock, StopClock, TokenCounts
+from robot_llm.errors import IllegalTransitionError, RobotLlmError
+from robot_llm.profile import ResponseProfile
+from robot_llm.settings import SamplingParams
+
+
+class RequestStatus(Enum):
+    """Where a request stands."""
+
+    WAITING = auto()
+    """In the queue; the engine has not seen it."""
+    PREFILL = auto()
+    """Its prompt is being evaluated."""
+    DECODE = auto()
+    """Its decision is made, its detail is being generated."""
+    FINISHED = auto()
+    """Nothing more will come; the reason is latched."""
+
+
+class RequestEvent(Enum):
+    """What moves a request along."""
+
+    SLOT_GRANTED = auto()
+    PROMPT_EVALUATED = auto()
+    RESTARTED = auto()
+    FINISH = auto()
+
+
+class FinishReason(IntEnum):
+    """Why a request ended; wire values, append only."""
+
+    STOP = 1
+    """The answer is whole."""
+    LENGTH = 2
+    """``max_tokens`` was reached."""
+    CANCELED = 3
+    """The client asked for it."""
+    PREEMPTED = 4
+    """A newer goal took its place."""
+    SCENE_CHANGED = 5
+    """The scene it was bound to is no longer the current one."""
+    DEADLINE = 6
+    """Its time ran out."""
+    CLIENT_GONE = 7
+    """The client left the graph."""
+    SHUTDOWN = 8
+    """The node left ``active``."""
+    ERROR = 9
+    """See ``error_code``."""
+
+
+TRANSITIONS: Final[Mapping[tuple[RequestStatus, RequestEvent], RequestStatus]] = MappingProxyType({
+    (RequestStatus.WAITING, RequestEvent.SLOT_GRANTED): RequestStatus.PREFILL,
+    (RequestStatus.WAITING, RequestEvent.FINISH): RequestStatus.FINISHED,
+    (RequestStatus.PREFILL, RequestEvent.PROMPT_EVALUATED): RequestStatus.DECODE,
+    (RequestStatus.PREFILL, RequestEvent.RESTARTED): RequestStatus.WAITING,
+    (RequestStatus.PREFILL, RequestEvent.FINISH): RequestStatus.FINISHED,
+    (RequestStatus.DECODE, RequestEvent.RESTARTED): RequestStatus.WAITING,
+    (RequestStatus.DECODE, RequestEvent.FINISH): RequestStatus.FINISHED,
+})
+
+SOURCE_OF_REASON: Final[Mapping[FinishReason, DecisionSource]] = MappingProxyType({
+    FinishReason.STOP: DecisionSource.ERROR,
+    FinishReason.LENGTH: DecisionSource.ERROR,
+    FinishReason.CANCELED: DecisionSource.CANCELED,
+    FinishReason.PREEMPTED: DecisionSource.CANCELED,
+    FinishReason.SCENE_CHANGED: DecisionSource.STALE_SCENE,
+    FinishReason.DEADLINE: DecisionSource.DEADLINE,
+    FinishReason.CLIENT_GONE: DecisionSource.CANCELED,
+    FinishReason.SHUTDOWN: DecisionSource.CANCELED,
+    FinishReason.ERROR: DecisionSource.ERROR,
+})
+"""What the fallback decision says of a request that ended this way without a sound answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the robot sees, as the prompt tells it; a higher ``epoch`` replaces it."""
+
+    epoch: int = 0
+    description: str = ''
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """
+    One prompt on its way through the engine; identity, not content, makes it unique.
+
+    Written by one thread at a time (executor, then worker), except for ``stop``, ``finish`` and
+    the decision latch, which any thread may call: the first terminal reason wins, and so does the
+    first decision.
+    """
+
+    request_id: bytes
+    profile: ResponseProfile
+    prompt: str
+    sampling: SamplingParams
+    scene: Scene = Scene()
+    stop_strings: tuple[str, ...] = ()
+    decision_deadline_s: float = math.inf
+    total_deadline_s: float = math.inf
+    clock: StageClock = field(default_factory=StageClock)
+    stop_clock: StopClock = field(default_factory=StopClock)
+    counts: TokenCounts = field(default_factory=TokenCounts)
+    status: RequestStatus = RequestStatus.WAITING
+    finish_reason: FinishReason | None = None
+    error: RobotLlmError | None = None
+    detail_json: str = ''
+    latch: DecisionLatch = field(init=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self.latch = DecisionLatch(self.profile.words, self.profile.decision.fallback)
+
+    @property
+    def is_stopping(self) -> bool:
+        """The terminal reason is latched; whoever works on this request must put it down."""
+        return self.finish_reason is not None
+
+    def apply(self, event: RequestEvent) -> None:
+        """
+        Move along the table; an event with no row changes nothing.
+
+        :raises IllegalTransitionError: if ``event`` cannot happen in ``status``
+        """
+        try:
+            self.status = TRANSITIONS[self.status, event]
+        except KeyError:
+            raise IllegalTransitionError(
+                f'request {self.request_id.hex()}: {event.name} while {self.status.name}'
+            ) from None
+
+    def stop(self, reason: FinishReason, now_s: float, *,
+             error: RobotLlmError | None = None) -> bool:
+        """
+        Latch why this request ends and when that was asked for; the first call wins.
+
+        :param reason: the terminal reason
+        :param now_s: monotonic clock [s]
+        :param error: what went wrong; its code and message go into the result
+        :returns: whether this call was the first
+        """
+        with self._lock:
+            if self.finish_reason is not None:
+                return False
+            self.finish_reason, self.error = reason, error
+            self.stop_clock.requested_s = now_s
+            return True
+
+    def finish(self, reason: FinishReason, *, error: RobotLlmError | None = None) -> bool:
+        """Latch a reason nobody asked for: the answer is whole, or it failed by itself."""
+        with self._lock:
+            if self.finish_reason is not None:
+                return False
+            self.finish_reason, self.error = reason, error
+            return True
+
+    def offer(self, decision: Decision) -> Decision:
+        """
+        Latch ``decision`` unless one stands already.
+
+        :returns: the decision that stands; identical to ``decision`` if this call latched it
+        """
+        with self._lock:
+            return self.latch.offer(decision)
+
+    def fall(self, source: DecisionSource, *, only_if_open: bool = False) -> Decision | None:
+        """
+        Fall to the profile's fallback, as the first decision or as the revocation of one.
+
+        :param source: why
+        :param only_if_open: do nothing if a decision stands already
+        :returns: the decision to publish, None if nothing changed
+        """
+        with self._lock:
+            if only_if_open and self.latch.standing is not None:
+                return None
+            return self.latch.fall(source)
+
+    @property
+    def must_fall(self) -> bool:
+        """
+        Whether the published decision may not stand, now that the request has ended.
+
+        Without a decision: always. With one: as the profile's ``revoke_on`` says, and always when
+        the node itself goes away, since nobody vouches for the word any more.
+        """
+        if self.latch.standing is None:
+            return True
+        revoke_on = self.profile.decision.revoke_on
+        match self.finish_reason:
+            case FinishReason.SHUTDOWN:
+                return True
+            case FinishReason.DEADLINE:
+                return 'deadline' in revoke_on
+            case FinishReason.SCENE_CHANGED:
+                return 'scene_change' in revoke_on
+            case _ if self.error is not None:
+                kind = 'refused_detail' if 200 <= self.error.code < 300 else 'error'
+                return kind in revoke_on
+        return False

@@ -1,0 +1,136 @@
+"""The port between our generation and a runtime: tokens in, logits out, memory by sequence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_llm.errors import RobotLlmError
+
+
+class DecodeAborted(RobotLlmError):
+    """The abort flag stopped a running decode; finished ubatches stay in the memory."""
+
+
+class AbortFlag(Protocol):
+    """Stops the running decode; any thread may set it."""
+
+    def set(self) -> None:
+        """Ask the running decode to end as soon as it can."""
+
+    def clear(self) -> None:
+        """Let the next decode run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The facts of a loaded model, read from its file and its runtime."""
+
+    name: str
+    architecture: str
+    quantization: str
+    device: str
+    """Where the layers run, for people: ``CPU`` or ``CUDA0 (25/25 layers)``."""
+    num_params: int
+    weight_bytes: int
+    kv_bytes_per_token: float
+    n_ctx_train: int
+    n_vocab: int
+    n_swa: int
+    """Length of the sliding attention window [tokens]; 0 = every layer sees everything."""
+    is_recurrent: bool
+    """Part of the state cannot be dropped from the memory (recurrent and hybrid models)."""
+    chat_template: str
+    bos_text: str
+    eos_text: str
+    bos_token: int
+    """-1 if the vocabulary has none."""
+    adds_bos: bool
+    """The model wants BOS before the prompt."""
+
+
+class Backend(Protocol):
+    """
+    A loaded model and its context; only the worker thread calls it, except for ``abort``.
+
+    Sequence 0 is the working one. Positions are 0, 1, 2 … within a sequence, without a gap.
+    """
+
+    info: ModelInfo
+    abort: AbortFlag
+
+    @property
+    def n_ctx(self) -> int:
+        """How many tokens one request may use."""
+
+    @property
+    def n_batch(self) -> int:
+        """How many tokens one ``decode`` may carry."""
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """
+        Turn text into token ids; never adds BOS or EOS.
+
+        :param parse_special: whether control tokens written in ``text`` become control tokens
+        """
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes behind a token; none for control tokens."""
+
+    def is_end(self, token_id: int) -> bool:
+        """Whether the model ends its turn with this token."""
+
+    def constraint_tokenizer(self) -> Any:
+        """Return the ``llguidance.LLTokenizer`` of this vocabulary; slow once, then kept."""
+
+    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+        """
+        Allocate the memory for the sequences.
+
+        :param n_ctx: what one request may use [tokens]
+        :param num_reserved_tokens: room beside it, for pinned prefixes and branches [tokens]
+        :param num_sequences: sequence ids 0 .. num_sequences - 1 may be used
+        :raises ModelLoadError: if it does not fit
+        """
+
+    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+        """
+        Evaluate tokens behind a sequence; ``logits`` then gives the row of the last one.
+
+        Returns when the device has finished.
+
+        :param token_ids: shape (num_tokens,), 1 <= num_tokens <= ``n_batch``
+        :param position: how many tokens the sequence holds already
+        :raises DecodeAborted: if the abort flag ended it
+        :raises EngineError: if the runtime fails
+        """
+
+    def decode_branches(
+        self, branches: Sequence[Sequence[int]], *, position: int, seq_ids: Sequence[int],
+    ) -> list[NDArray[np.float32]]:
+        """
+        Evaluate several continuations in one batch, each behind its own sequence.
+
+        :param branches: token ids, shape (num_branches,) of (num_tokens,)
+        :param seq_ids: one sequence per branch, all of length ``position``
+        :returns: per branch its logits, shape (num_tokens, n_vocab), float32, copied
+        :raises DecodeAborted: if the abort flag ended it
+        :raises EngineError: if the runtime fails
+        """
+
+    def logits(self) -> NDArray[np.float32]:
+        """Return the last row, shape (n_vocab,), float32; a view, valid until the next decode."""
+
+    def sequence_length(self, seq_id: int) -> int:
+        """Return how many tokens the memory holds of a sequence."""
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        """Drop everything behind ``length``; False if this memory cannot drop a part."""
+
+    def copy_sequence(self, source: int, target: int) -> None:
+        """Make ``target`` (empty before) hold what ``source`` holds; shares the memory."""
+
+    def close(self) -> None:
+        """Free context, then model; safe to call twice."""

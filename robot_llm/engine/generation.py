@@ -1,0 +1,148 @@
+"""Prefill in chunks, decision, decode; yields events; obeys the stop flag."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from robot_llm.core.decision import decide, Decision
+from robot_llm.core.event import Decided, Delta, Event, Started
+from robot_llm.core.request import FinishReason, Request, RequestEvent
+from robot_llm.core.timing import Stage
+from robot_llm.engine.answer import Answer
+from robot_llm.engine.constraint import WordTokens
+from robot_llm.engine.prompt_tokens import CompiledProfile, tokenize_segments
+from robot_llm.engine.runtime import Runtime
+from robot_llm.engine.scoring import score_words
+from robot_llm.errors import ContextOverflowError
+
+Clock = Callable[[], float]
+
+
+class _Stopped(Exception):
+    """The request's terminal reason is latched; unwinds to ``run``, never further."""
+
+
+class Generation:
+    """
+    One request on its way through the runtime; ``run`` once, on the worker thread.
+
+    :param runtime: the loaded model with its cache and profiles
+    :param request: PREFILL; its stages, counts and reason are written here
+    :param clock: monotonic seconds
+    """
+
+    def __init__(self, runtime: Runtime, request: Request, clock: Clock) -> None:
+        self._runtime = runtime
+        self._backend = runtime.backend
+        self._request = request
+        self._clock = clock
+        self._compiled: CompiledProfile = runtime.profiles[request.profile.name]
+        self._counts = request.counts
+
+    def run(self) -> Iterator[Event]:
+        """
+        Yield what happens, until the request's reason is latched.
+
+        :raises DecodeAborted: if the abort flag ended a decode; the cache must be recovered
+        :raises RobotLlmError: if the request or the engine fails; nothing is latched then
+        """
+        yield Started(self._request)
+        try:
+            self._prefill(self._prompt_ids())
+            decision = self._decide()
+            standing = self._request.offer(decision)
+            word = self._compiled.decision_set[standing.word]
+            self._counts.num_completion_tokens += len(word.token_ids)
+            yield Decided(self._request, decision, len(word.token_ids))
+            self._request.apply(RequestEvent.PROMPT_EVALUATED)
+            if self._request.profile.detail.kind == 'none':
+                self._request.finish(FinishReason.STOP)
+                return
+            yield from self._detail(word)
+        except _Stopped:
+            return
+
+    def _check_stop(self) -> None:
+        if self._request.is_stopping:
+            raise _Stopped
+
+    def _mark(self, stage: Stage) -> None:
+        self._request.clock.mark(stage, self._clock())
+
+    def _prompt_ids(self) -> list[int]:
+        """
+        Render and tokenise the prompt, and count before anything is evaluated.
+
+        :raises ContextOverflowError: if prompt and answer do not fit; nothing is cut silently
+        """
+        request = self._request
+        self._mark(Stage.STARTED)
+        segments = self._compiled.segments(
+            self._runtime.renderer, request.scene.description, request.prompt)
+        self._mark(Stage.TEMPLATED)
+        token_ids = tokenize_segments(self._backend, segments)
+        self._mark(Stage.TOKENIZED)
+        self._counts.num_prompt_tokens = len(token_ids)
+        if len(token_ids) + request.sampling.max_tokens > self._backend.n_ctx:
+            raise ContextOverflowError(
+                len(token_ids), request.sampling.max_tokens, self._backend.n_ctx)
+        return token_ids
+
+    def _prefill(self, token_ids: Sequence[int]) -> None:
+        """Evaluate what the cache does not hold, a chunk at a time, so that a stop is obeyed."""
+        cache, counts = self._runtime.cache, self._counts
+        counts.num_cached_tokens = cache.reuse(self._request.profile.name, token_ids)
+        self._mark(Stage.PREFIX_LOOKED_UP)
+        position = counts.num_cached_tokens
+        while position < len(token_ids):
+            self._check_stop()
+            chunk = token_ids[position:position + self._runtime.chunk_tokens]
+            self._decode(chunk)
+            counts.num_prefill_chunks += 1
+            counts.num_prefilled_tokens += len(chunk)
+            position += len(chunk)
+        self._mark(Stage.PREFILLED)
+
+    def _decode(self, token_ids: Sequence[int]) -> None:
+        self._runtime.decode(token_ids)
+        self._counts.num_decode_calls += 1
+
+    def _decide(self) -> Decision:
+        """Decide from the last logits of the prefill; no further decode where words differ."""
+        self._check_stop()
+        rules = self._request.profile.decision
+        log_probs, num_calls = score_words(
+            self._backend, self._compiled.decision_set,
+            position=self._runtime.cache.num_tokens,
+            first_branch=self._runtime.first_branch)
+        self._counts.num_decode_calls += num_calls
+        decision = decide(
+            self._request.profile.words, log_probs, fallback=rules.fallback,
+            min_confidence=rules.min_confidence,
+            min_probability_mass=rules.min_probability_mass)
+        self._mark(Stage.SAMPLED)
+        self._check_stop()
+        return decision
+
+    def _detail(self, word: WordTokens) -> Iterator[Event]:
+        """Generate behind the word that stands until the answer is whole or the limit is met."""
+        request = self._request
+        answer = Answer(self._backend, self._compiled, request)
+        try:
+            pending = [*word.token_ids, *word.separator_ids]
+            new_ids = answer.begin(word)
+            while True:
+                text = answer.append(new_ids)
+                pending += new_ids
+                if answer.is_over:
+                    break
+                yield Delta(request, text, answer.take_num_tokens())
+                self._check_stop()
+                self._decode(pending)
+                pending = []
+                new_ids = answer.choose(self._backend.logits())
+                if request.is_stopping:
+                    self._counts.num_wasted_tokens += len(new_ids)
+                    return
+            text += answer.finish()
+            yield Delta(request, text, answer.take_num_tokens())
+        finally:
+            answer.close()

@@ -1,0 +1,235 @@
+"""The port on llama.cpp: one model, one context, one batch, one thread that calls."""
+
+from collections.abc import Sequence
+import ctypes
+from typing import Any
+
+import llama_cpp.llama_cpp as llama
+from llguidance.llamacpp import lltokenizer_from_vocab
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_llm.engine.abort import LlamaAbortFlag
+from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
+from robot_llm.engine.model import (
+    check_context, GGML_TYPES, load_model, metadata, read_info, ShouldStop)
+from robot_llm.errors import DecodeError, ModelLoadError, OutOfMemoryError
+from robot_llm.settings import model_file, resolve_n_threads, Settings
+
+FLASH_ATTN = {'auto': llama.LLAMA_FLASH_ATTN_TYPE_AUTO,
+              'on': llama.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+              'off': llama.LLAMA_FLASH_ATTN_TYPE_DISABLED}
+
+ABORTED = 2
+"""``llama_decode``: aborted, the finished ubatches stay in the memory."""
+NO_SLOT = 1
+"""``llama_decode``: no room for the batch, the memory is as before."""
+
+
+class LlamaCppBackend:
+    """
+    A model that llama.cpp runs; see ``Backend`` for the contract.
+
+    :param settings: ``model.*`` and ``engine.use_abort_callback`` are read
+    :param num_cores: what this process may use, for ``model.n_threads`` = 0
+    :param should_stop: asked while loading; True gives up
+    :param log_sink: takes llama.cpp's log lines
+    :raises ModelLoadError: with file, reason and remedy
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        num_cores: int,
+        should_stop: ShouldStop = lambda: False,
+        log_sink: LogSink | None = None,
+    ) -> None:
+        self._settings = settings.model
+        self._uses_abort = settings.engine.use_abort_callback
+        self._n_threads = resolve_n_threads(settings.model.n_threads, num_cores)
+        self._context: llama.llama_context_p | None = None
+        self._tokenizer: Any = None
+        self.abort = LlamaAbortFlag()
+        LLAMA_LOG.install(log_sink, is_muted=lambda: self.abort.is_set)
+        llama.llama_backend_init()
+        path = model_file(settings)
+        self._model: llama.llama_model_p | None = load_model(
+            path, settings.model, should_stop=should_stop)
+        self._vocab = llama.llama_model_get_vocab(self._model)
+        try:
+            self.info = read_info(self._model, path, settings.model)
+        except ModelLoadError:
+            self.close()
+            raise
+        # SentencePiece vocabularies put a space before any text that is tokenised by itself.
+        self._space_prefix = (
+            llama.llama_vocab_type(self._vocab) == llama.LLAMA_VOCAB_TYPE_SPM
+            and metadata(self._model, 'tokenizer.ggml.add_space_prefix') != 'false')
+        self._newline = self._tokenize('\n', False) if self._space_prefix else []
+
+    @property
+    def n_ctx(self) -> int:
+        """How many tokens one request may use."""
+        return self._settings.n_ctx
+
+    @property
+    def n_batch(self) -> int:
+        """How many tokens one ``decode`` may carry."""
+        return self._settings.n_batch
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Turn text into token ids; never adds BOS or EOS."""
+        if not text:
+            return []
+        if not self._space_prefix or parse_special:
+            return self._tokenize(text, parse_special)
+        # Behind a newline no space is added; the newline's own tokens are cut off again.
+        token_ids = self._tokenize('\n' + text, False)
+        if token_ids[:len(self._newline)] == self._newline:
+            return token_ids[len(self._newline):]
+        return self._tokenize(text, False)
+
+    def _tokenize(self, text: str, parse_special: bool) -> list[int]:
+        data = text.encode('utf-8', 'replace')
+        # No token is shorter than a byte; a few may be added in front.
+        buffer = (llama.llama_token * (len(data) + 8))()
+        num_tokens = llama.llama_tokenize(
+            self._vocab, data, len(data), buffer, len(buffer), False, parse_special)
+        assert num_tokens >= 0, f'{len(data)} bytes make {-num_tokens} tokens'
+        return list(buffer[:num_tokens])
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes behind a token; none for control tokens."""
+        size = 64
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            num_bytes = llama.llama_token_to_piece(
+                self._vocab, token_id, buffer, size, 0, False)
+            if num_bytes >= 0:
+                return buffer.raw[:num_bytes]
+            size = -num_bytes
+
+    def is_end(self, token_id: int) -> bool:
+        """Whether the model ends its turn with this token."""
+        return bool(llama.llama_vocab_is_eog(self._vocab, token_id))
+
+    def constraint_tokenizer(self) -> Any:
+        """Return the ``llguidance.LLTokenizer`` of this vocabulary."""
+        if self._tokenizer is None:
+            self._tokenizer = lltokenizer_from_vocab(self._vocab)
+        return self._tokenizer
+
+    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+        """Allocate the KV cache, the compute buffers and the batch."""
+        num_tokens = n_ctx + num_reserved_tokens
+        check_context(self.info, self._settings, num_tokens)
+        params = llama.llama_context_default_params()
+        params.n_ctx = num_tokens
+        params.n_batch = self._settings.n_batch
+        params.n_ubatch = min(self._settings.n_ubatch, self._settings.n_batch)
+        params.n_seq_max = num_sequences
+        params.kv_unified = True  # sequences share cells, so that a copy costs nothing
+        params.n_threads = params.n_threads_batch = self._n_threads
+        params.flash_attn_type = FLASH_ATTN[self._settings.flash_attn]
+        params.type_k = GGML_TYPES[self._settings.type_k]
+        params.type_v = GGML_TYPES[self._settings.type_v]
+        self._context = llama.llama_init_from_model(self._model, params)
+        if not self._context:
+            raise OutOfMemoryError(
+                f'model.n_ctx={n_ctx}: {LLAMA_LOG.reason("llama.cpp could not make a context")}; '
+                'lower model.n_ctx or model.n_ubatch')
+        self._memory = llama.llama_get_memory(self._context)
+        if self._uses_abort:
+            self.abort.attach(self._context)
+        self._allocate_batch(self._settings.n_batch)
+
+    def _allocate_batch(self, capacity: int) -> None:
+        """Own the arrays that ``llama_batch`` points to, so that numpy can fill them."""
+        self._tokens = np.zeros(capacity, np.int32)
+        self._positions = np.zeros(capacity, np.int32)
+        self._seq_counts = np.ones(capacity, np.int32)
+        self._seq_ids = np.zeros(capacity, np.int32)
+        self._outputs = np.zeros(capacity, np.int8)
+        address = self._seq_ids.ctypes.data
+        self._seq_pointers = np.arange(address, address + 4 * capacity, 4, dtype=np.uintp)
+        batch = llama.llama_batch()
+        for name, array in (('token', self._tokens), ('pos', self._positions),
+                            ('n_seq_id', self._seq_counts), ('seq_id', self._seq_pointers),
+                            ('logits', self._outputs)):
+            field_type = dict(llama.llama_batch._fields_)[name]
+            setattr(batch, name, ctypes.cast(array.ctypes.data, field_type))
+        self._batch = batch
+
+    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+        """Evaluate tokens behind a sequence; the last one gets logits."""
+        num_tokens = len(token_ids)
+        self._tokens[:num_tokens] = token_ids
+        self._positions[:num_tokens] = range(position, position + num_tokens)
+        self._seq_ids[:num_tokens] = seq_id
+        self._outputs[:num_tokens] = 0
+        self._outputs[num_tokens - 1] = 1
+        self._run(num_tokens)
+
+    def decode_branches(
+        self, branches: Sequence[Sequence[int]], *, position: int, seq_ids: Sequence[int],
+    ) -> list[NDArray[np.float32]]:
+        """Evaluate several continuations in one batch, each behind its own sequence."""
+        start, bounds = 0, []
+        for seq_id, branch in zip(seq_ids, branches):
+            end = start + len(branch)
+            self._tokens[start:end] = branch
+            self._positions[start:end] = range(position, position + len(branch))
+            self._seq_ids[start:end] = seq_id
+            bounds.append((start, end))
+            start = end
+        self._outputs[:start] = 1
+        self._run(start)
+        return [np.stack([self._row(i) for i in range(*bound)]) for bound in bounds]
+
+    def _run(self, num_tokens: int) -> None:
+        self._batch.n_tokens = num_tokens
+        status = llama.llama_decode(self._context, self._batch)
+        if status == 0:
+            # On a GPU llama_decode only enqueues; a chunk is a bound only if it is waited for.
+            llama.llama_synchronize(self._context)
+            return
+        if status == ABORTED:
+            raise DecodeAborted
+        if status == NO_SLOT:
+            raise DecodeError(
+                f'no room for {num_tokens} tokens in the KV cache; raise model.n_ctx')
+        raise DecodeError(
+            f'llama_decode returned {status}: {LLAMA_LOG.reason("llama.cpp gave no reason")}; '
+            'clean the node up and configure it again')
+
+    def logits(self) -> NDArray[np.float32]:
+        """Return the last row; a view into llama.cpp, valid until the next decode."""
+        return self._row(-1)
+
+    def _row(self, index: int) -> NDArray[np.float32]:
+        pointer = llama.llama_get_logits_ith(self._context, index)
+        return np.ctypeslib.as_array(pointer, shape=(self.info.n_vocab,))
+
+    def sequence_length(self, seq_id: int) -> int:
+        """Return how many tokens the memory holds of a sequence."""
+        return int(llama.llama_memory_seq_pos_max(self._memory, seq_id)) + 1
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        """Drop everything behind ``length``; False if this memory cannot drop a part."""
+        return bool(llama.llama_memory_seq_rm(self._memory, seq_id, length, -1))
+
+    def copy_sequence(self, source: int, target: int) -> None:
+        """Make ``target`` hold what ``source`` holds; shares the cells."""
+        llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def close(self) -> None:
+        """Free context, then model; safe to call twice."""
+        if self._context is not None:
+            llama.llama_free(self._context)
+            self._context = None
+        self._tokenizer = None  # holds a pointer into the model's vocabulary
+        if self._model is not None:
+            llama.llama_model_free(self._model)
+            self._model = None

@@ -1,0 +1,189 @@
+"""A GGUF file → a loaded model; what it needs in memory; on which device it really runs."""
+
+from collections.abc import Callable
+import ctypes
+from pathlib import Path
+import re
+
+import llama_cpp.llama_cpp as llama
+
+from robot_llm.engine.backend import ModelInfo
+from robot_llm.engine.llama_log import LLAMA_LOG
+from robot_llm.errors import ConfigError, ModelLoadError, OutOfMemoryError
+from robot_llm.roofline import kv_bytes_per_token
+from robot_llm.settings import ModelSettings
+
+GGML_TYPES = {
+    'f32': llama.GGML_TYPE_F32, 'f16': llama.GGML_TYPE_F16,
+    'q8_0': llama.GGML_TYPE_Q8_0, 'q4_0': llama.GGML_TYPE_Q4_0,
+}
+BYTES_PER_VALUE = {'f32': 4.0, 'f16': 2.0, 'q8_0': 34 / 32, 'q4_0': 18 / 32}
+"""Of a KV cache type; the quantised ones store blocks of 32 with a two-byte scale (ggml)."""
+
+LOAD_MODES = {
+    (False, False): llama.LLAMA_LOAD_MODE_NONE, (True, False): llama.LLAMA_LOAD_MODE_MMAP,
+    (False, True): llama.LLAMA_LOAD_MODE_MLOCK, (True, True): llama.LLAMA_LOAD_MODE_MMAP_MLOCK,
+}
+"""By (use_mmap, use_mlock)."""
+
+OFFLOADED = re.compile(r'offloaded (\d+)/(\d+) layers to GPU')
+
+ShouldStop = Callable[[], bool]
+
+
+def check_gguf(path: Path) -> None:
+    """
+    Refuse what is no GGUF file before llama.cpp sees it.
+
+    :raises ModelLoadError: if the file is missing, unreadable, or does not begin like a GGUF
+    """
+    try:
+        with path.open('rb') as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelLoadError(
+            f'{path}: {error.strerror}; set model.path to a readable GGUF file') from None
+    if magic != b'GGUF':
+        raise ModelLoadError(
+            f'{path} begins with {magic!r} instead of GGUF; it is no GGUF file, or the '
+            'download is incomplete (a Git LFS pointer, an HTML page)')
+
+
+def available_bytes(meminfo: Path = Path('/proc/meminfo')) -> int:
+    """
+    Return how much memory can be taken without swapping [bytes]; 0 where nobody says.
+
+    ``MemAvailable`` counts the page cache, which ``free`` memory leaves out; on a Jetson the GPU
+    draws from the same.
+    """
+    try:
+        match = re.search(r'^MemAvailable:\s+(\d+) kB', meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def load_model(
+    path: Path, settings: ModelSettings, *, should_stop: ShouldStop = lambda: False,
+) -> llama.llama_model_p:
+    """
+    Load the weights; the caller frees the model.
+
+    :param should_stop: asked while loading; True gives up, since a shutdown cannot wait for it
+    :raises ModelLoadError: with file, llama.cpp's reason and the remedy
+    """
+    check_gguf(path)
+    if settings.n_gpu_layers and not llama.llama_supports_gpu_offload():
+        raise ModelLoadError(
+            f'model.n_gpu_layers={settings.n_gpu_layers}, but this llama-cpp-python was built '
+            'without a GPU backend; rebuild it with CMAKE_ARGS="-DGGML_CUDA=on '
+            '-DCMAKE_CUDA_ARCHITECTURES=87" (Orin), or set model.n_gpu_layers to 0')
+    params = llama.llama_model_default_params()
+    # -1 is "all" for users and for llama.cpp.
+    params.n_gpu_layers = settings.n_gpu_layers
+    params.load_mode = LOAD_MODES[settings.use_mmap, settings.use_mlock]
+    progress = llama.llama_progress_callback(lambda _done, _data: not should_stop())
+    params.progress_callback = progress
+    model = llama.llama_model_load_from_file(str(path).encode(), params)
+    if not model:
+        if should_stop():
+            raise ModelLoadError(f'{path}: loading was given up, the node is being stopped')
+        reason = LLAMA_LOG.reason('llama.cpp gave no reason')
+        raise ModelLoadError(
+            f'{path}: {reason}; check that the file is complete and that this llama.cpp knows '
+            'its architecture')
+    if settings.n_gpu_layers and not num_offloaded()[0]:
+        llama.llama_model_free(model)
+        raise ModelLoadError(
+            f'model.n_gpu_layers={settings.n_gpu_layers}, but llama.cpp put no layer on a GPU; '
+            f'{LLAMA_LOG.reason("it gave no reason")}; check the driver, or set it to 0')
+    return model
+
+
+def num_offloaded() -> tuple[int, int]:
+    """Return how many layers of how many the last load put on a GPU, by llama.cpp's own log."""
+    for _, line in reversed(LLAMA_LOG.lines):
+        if match := OFFLOADED.search(line):
+            return int(match.group(1)), int(match.group(2))
+    return 0, 0
+
+
+def read_info(model: llama.llama_model_p, path: Path, settings: ModelSettings) -> ModelInfo:
+    """
+    Read the facts that the rest of the engine needs.
+
+    :raises ModelLoadError: if the file holds no decoder (an embedding or encoder model)
+    """
+    if not llama.llama_model_has_decoder(model):
+        raise ModelLoadError(f'{path}: this model generates no text; use an instruct GGUF')
+    vocab = llama.llama_model_get_vocab(model)
+    architecture = metadata(model, 'general.architecture')
+    n_head = llama.llama_model_n_head(model)
+    head_dim = llama.llama_model_n_embd(model) // max(n_head, 1)
+    template = llama.llama_model_chat_template(model, None)
+    on_gpu, num_layers = num_offloaded()
+    return ModelInfo(
+        name=metadata(model, 'general.name') or path.stem,
+        architecture=architecture,
+        quantization=quantization(model),
+        device=f'GPU ({on_gpu}/{num_layers} layers)' if on_gpu else 'CPU',
+        num_params=llama.llama_model_n_params(model),
+        weight_bytes=llama.llama_model_size(model),
+        kv_bytes_per_token=kv_bytes_per_token(
+            llama.llama_model_n_layer(model), llama.llama_model_n_head_kv(model),
+            int(metadata(model, f'{architecture}.attention.key_length') or head_dim),
+            int(metadata(model, f'{architecture}.attention.value_length') or head_dim),
+            BYTES_PER_VALUE[settings.type_k], BYTES_PER_VALUE[settings.type_v]),
+        n_ctx_train=llama.llama_model_n_ctx_train(model),
+        n_vocab=llama.llama_vocab_n_tokens(vocab),
+        n_swa=llama.llama_model_n_swa(model),
+        is_recurrent=bool(llama.llama_model_is_recurrent(model)
+                          or llama.llama_model_is_hybrid(model)),
+        chat_template=template.decode('utf-8', 'replace') if template else '',
+        bos_text=token_text(vocab, llama.llama_vocab_bos(vocab)),
+        eos_text=token_text(vocab, llama.llama_vocab_eos(vocab)),
+        bos_token=llama.llama_vocab_bos(vocab),
+        adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)))
+
+
+def metadata(model: llama.llama_model_p, key: str) -> str:
+    """Return one value of the file's metadata as text; '' if it has none."""
+    buffer = ctypes.create_string_buffer(1024)
+    size = llama.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
+    return buffer.value.decode('utf-8', 'replace') if size >= 0 else ''
+
+
+def quantization(model: llama.llama_model_p) -> str:
+    """Return llama.cpp's name of the file type, such as ``Q4_K - Medium``."""
+    buffer = ctypes.create_string_buffer(256)
+    llama.llama_model_desc(model, buffer, len(buffer))
+    # The description is "<architecture> <size> <file type>"; the type may hold spaces.
+    return buffer.value.decode('utf-8', 'replace').split(' ', 2)[-1]
+
+
+def token_text(vocab: llama.llama_vocab_p, token_id: int) -> str:
+    """Return how a token is written in templates; '' for "the vocabulary has none"."""
+    if token_id < 0:
+        return ''
+    text = llama.llama_vocab_get_text(vocab, token_id)
+    return text.decode('utf-8', 'replace') if text else ''
+
+
+def check_context(info: ModelInfo, settings: ModelSettings, num_tokens: int) -> None:
+    """
+    Refuse a context that cannot work before any memory is taken.
+
+    :param num_tokens: what the context has to hold, pinned prefixes included
+    :raises ConfigError: if ``n_ctx`` is more than the model was trained for
+    :raises OutOfMemoryError: if the KV cache is larger than the available memory
+    """
+    if settings.n_ctx > info.n_ctx_train:
+        raise ConfigError(
+            f'model.n_ctx={settings.n_ctx} exceeds the {info.n_ctx_train} tokens that '
+            f'{info.name} was trained for; lower it')
+    need, available = int(num_tokens * info.kv_bytes_per_token), available_bytes()
+    if available and need > available:
+        raise OutOfMemoryError(
+            f'the KV cache of {num_tokens} tokens needs {need / 2**20:.0f} MiB and '
+            f'{available / 2**20:.0f} MiB are available; lower model.n_ctx, or set model.type_k '
+            'and model.type_v to q8_0')

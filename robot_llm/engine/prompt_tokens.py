@@ -1,0 +1,66 @@
+"""Prompt segments → token ids: control text may hold control tokens, everything else may not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from robot_llm.core.prompt import build_prompt, PromptRenderer, Segment, static_prefix, wrote_bos
+from robot_llm.engine.backend import Backend
+from robot_llm.engine.constraint import compile_grammar, DecisionSet, DetailConstraint
+from robot_llm.profile import ResponseProfile
+
+
+def tokenize_segments(backend: Backend, segments: Iterable[Segment]) -> list[int]:
+    """
+    Turn segments into token ids, each by itself, BOS in front exactly once if the model wants it.
+
+    :param segments: the whole prompt or its static prefix, in order
+    """
+    segments = tuple(segments)
+    info = backend.info
+    token_ids: list[int] = []
+    if info.adds_bos and info.bos_token >= 0 and not wrote_bos(segments, info.bos_text):
+        token_ids.append(info.bos_token)
+    for segment in segments:
+        token_ids += backend.tokenize(segment.text, parse_special=segment.is_control)
+    return token_ids
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProfile:
+    """What is computed once per profile and model, at configure."""
+
+    profile: ResponseProfile
+    static_ids: tuple[int, ...]
+    """The tokens every prompt of this profile begins with, shape (num_static_tokens,)."""
+    decision_set: DecisionSet
+    grammar: str | None
+    """The detail schema for llguidance; None without one."""
+
+    def segments(
+        self, renderer: PromptRenderer, scene: str, prompt: str,
+    ) -> tuple[Segment, ...]:
+        """Render one prompt of this profile."""
+        return build_prompt(
+            renderer, system_prompt=self.profile.static_prompt,
+            scene_header=self.profile.scene_header, scene=scene,
+            goal_header=self.profile.goal_header, prompt=prompt)
+
+
+def compile_profile(
+    backend: Backend, renderer: PromptRenderer, profile: ResponseProfile,
+) -> CompiledProfile:
+    """
+    Check and tokenise what is fixed in a profile.
+
+    :raises ConfigError: if its words or its schema do not work with this model
+    """
+    prefix = static_prefix(
+        renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header)
+    grammar = compile_grammar(profile)
+    if grammar is not None:
+        DetailConstraint(backend, grammar)  # whether it starts shows here, not at the first goal
+    return CompiledProfile(
+        profile=profile,
+        static_ids=tuple(tokenize_segments(backend, prefix)),
+        decision_set=DecisionSet(backend, profile.words),
+        grammar=grammar)

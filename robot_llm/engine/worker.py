@@ -1,0 +1,222 @@
+"""The thread; commands in, events out."""
+
+from collections.abc import Callable
+from threading import Condition, Thread
+from typing import Final
+
+from robot_llm.core.event import Event, Finished
+from robot_llm.core.request import FinishReason, Request, RequestEvent
+from robot_llm.core.scheduler import PreemptPolicy, Scheduler
+from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.generation import Clock, Generation
+from robot_llm.engine.runtime import Runtime
+from robot_llm.errors import AnswerError, DecodeError, EngineError, RequestError, RobotLlmError
+
+CLOSE_TIMEOUT_S: Final = 5.0
+"""
+How long ``close`` waits for the thread.
+
+A decode that obeys the abort flag ends within 10 ms, one on a GPU within a chunk. Longer than this
+means it hangs; the caller then gives up on the thread instead of hanging with it.
+"""
+
+
+class Worker:
+    """
+    One daemon thread that owns the runtime; every other thread only leaves requests here.
+
+    :param open_runtime: called once, on the thread; gets ``should_stop`` to ask while it loads
+    :param emit: takes the events, on whatever thread they happen; must not block
+    :param clock: monotonic seconds
+    """
+
+    def __init__(
+        self,
+        open_runtime: Callable[[Callable[[], bool]], Runtime],
+        emit: Callable[[Event], None],
+        clock: Clock,
+        *,
+        policy: PreemptPolicy,
+        max_queue: int,
+    ) -> None:
+        self._open_runtime = open_runtime
+        self._emit = emit
+        self._clock = clock
+        self._scheduler = Scheduler(policy, max_queue)
+        self._runtime: Runtime | None = None
+        self._changed = Condition()
+        self._is_closing = False
+        self._is_open = False
+        self.failure: RobotLlmError | None = None
+        """Why the engine is no longer usable; None while it is."""
+        # A daemon, so that a decode that hangs for ever cannot keep the process alive.
+        self._thread = Thread(target=self._run, name='robot_llm_worker', daemon=True)
+
+    def open(self) -> Runtime:
+        """
+        Start the thread and wait until the model is loaded; ``close`` from elsewhere ends it.
+
+        :returns: the runtime, to read facts from; its methods belong to the thread
+        :raises RobotLlmError: what the thread raised while loading
+        """
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_open or self.failure is not None)
+            if self.failure is not None:
+                raise self.failure
+            assert self._runtime is not None
+            return self._runtime
+
+    @property
+    def num_waiting(self) -> int:
+        """How many requests wait for the engine."""
+        return self._scheduler.num_waiting
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        return self._scheduler.is_idle
+
+    def check_capacity(self) -> None:
+        """
+        Refuse a request that ``submit`` would refuse now.
+
+        :raises QueueFullError: if the policy leaves no place
+        :raises EngineError: if the engine is no longer usable
+        """
+        with self._changed:
+            self._check_usable()
+            self._scheduler.check_capacity()
+
+    def _check_usable(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self._is_closing or not self._is_open:
+            raise EngineError('the engine is not running; configure and activate the node')
+
+    def submit(self, request: Request) -> None:
+        """
+        Let a request wait for the engine; a newer one may stop it.
+
+        :raises QueueFullError: if the policy leaves no place; the request is unchanged
+        :raises EngineError: if the engine is no longer usable
+        """
+        with self._changed:
+            self._check_usable()
+            for preempted in self._scheduler.submit(request):
+                self._stop(preempted, FinishReason.PREEMPTED)
+            self._changed.notify_all()
+
+    def stop(
+        self, request: Request, reason: FinishReason, *, error: RobotLlmError | None = None,
+    ) -> bool:
+        """
+        End a request, wherever it stands; returns at once.
+
+        :returns: whether this was what ended it; False if it had ended before
+        """
+        with self._changed:
+            return self._stop(request, reason, error)
+
+    def stop_all(self, reason: FinishReason) -> None:
+        """End whatever runs or waits."""
+        with self._changed:
+            for request in self._scheduler.requests:
+                self._stop(request, reason)
+
+    def _stop(
+        self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
+    ) -> bool:
+        """Latch the reason; a running request's decode is aborted, a waiting one is over."""
+        if not request.stop(reason, self._clock(), error=error):
+            return False
+        if request is self._scheduler.running:
+            if self._runtime is not None:
+                self._runtime.backend.abort.set()
+        else:
+            self._scheduler.withdraw(request)
+            request.stop_clock.idle_s = self._clock()
+            request.apply(RequestEvent.FINISH)
+            self._emit(Finished(request))
+        return True
+
+    def close(self) -> bool:
+        """
+        End every request, free the model, join the thread; safe to call twice.
+
+        :returns: False if the thread did not end in time; it then keeps the model
+        """
+        with self._changed:
+            self._is_closing = True
+            for request in self._scheduler.requests:
+                self._stop(request, FinishReason.SHUTDOWN)
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_TIMEOUT_S)
+        return not self._thread.is_alive()
+
+    # Everything below runs on the worker thread.
+
+    def _run(self) -> None:
+        runtime: Runtime | None = None
+        try:
+            runtime = self._open_runtime(lambda: self._is_closing)
+            with self._changed:
+                self._runtime, self._is_open = runtime, True
+                self._changed.notify_all()
+            while (request := self._take()) is not None:
+                self._serve(runtime, request)
+        except Exception as error:  # noqa: B902  whoever waits for the thread must see it
+            self._fail(error)
+        finally:
+            if runtime is not None:
+                runtime.close()
+
+    def _take(self) -> Request | None:
+        """Wait for the next request; None when the worker is being closed."""
+        with self._changed:
+            while True:
+                if self._is_closing or self.failure is not None:
+                    return None
+                if (request := self._scheduler.start_next()) is not None:
+                    assert self._runtime is not None
+                    self._runtime.backend.abort.clear()
+                    return request
+                self._changed.wait()
+
+    def _serve(self, runtime: Runtime, request: Request) -> None:
+        """Run one request to its end; whatever happens, one ``Finished``."""
+        try:
+            for event in Generation(runtime, request, self._clock).run():
+                self._emit(event)
+        except DecodeAborted:
+            # Its reason was latched before the flag was set; the cache has recovered.
+            assert request.is_stopping
+        except (RequestError, AnswerError) as error:
+            request.finish(FinishReason.ERROR, error=error)
+        except EngineError as error:
+            request.finish(FinishReason.ERROR, error=error)
+            self._fail(error)
+        except Exception as error:  # noqa: B902  a bug of ours ends the goal, not the thread
+            request.finish(FinishReason.ERROR, error=DecodeError(
+                f'internal error, please report it: {type(error).__name__}: {error}'))
+            self._fail(error)
+        finally:
+            now_s = self._clock()
+            request.stop_clock.acknowledged_s = request.stop_clock.idle_s = now_s
+            request.apply(RequestEvent.FINISH)
+            with self._changed:
+                self._scheduler.release(request)
+            self._emit(Finished(request))
+
+    def _fail(self, error: Exception) -> None:
+        """Note that the engine is unusable, and end what waits for it."""
+        failure = error if isinstance(error, RobotLlmError) else EngineError(
+            f'{type(error).__name__}: {error}')
+        failure.__cause__ = error if failure is not error else error.__cause__
+        with self._changed:
+            self.failure = failure
+            for request in self._scheduler.requests:
+                if request is not self._scheduler.running:
+                    self._stop(request, FinishReason.ERROR, failure)
+            self._changed.notify_all()

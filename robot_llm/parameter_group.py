@@ -1,0 +1,164 @@
+"""
+The groups of parameters: each parameter is declared here once, with range, unit and meaning.
+
+ROS, ``config/robot_llm.yaml``, the README's table and the tests derive from these models.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CacheType = Literal['f32', 'f16', 'q8_0', 'q4_0']
+
+
+class Group(BaseModel):
+    """A frozen group of parameters; unknown names and implicit conversions are refused."""
+
+    model_config = ConfigDict(frozen=True, extra='forbid', strict=True, allow_inf_nan=False)
+
+
+class ModelSettings(Group):
+    """``model.*``: the file, and how llama.cpp runs it."""
+
+    path: Annotated[str, Field(
+        description='GGUF file; empty is refused at configure.')] = ''
+    n_ctx: Annotated[int, Field(
+        ge=256, le=1_048_576, description='Context window, prompt and answer together [tokens].',
+        json_schema_extra={'remedy': (
+            'give the window you need: with 0 llama.cpp would take the length of the training, '
+            'and its KV cache may not fit')})] = 4096
+    # n_batch and n_ubatch: the defaults of llama.cpp.
+    n_batch: Annotated[int, Field(
+        ge=1, le=65_536, description='Largest batch of one llama_decode call [tokens].')] = 2048
+    n_ubatch: Annotated[int, Field(
+        ge=1, le=65_536, description='Part of a batch that is computed at once [tokens].')] = 512
+    n_threads: Annotated[int, Field(
+        ge=0, le=1024, description=(
+            'CPU threads; 0 takes the cores this process may use minus one, at least 1.'))] = 0
+    n_gpu_layers: Annotated[int, Field(
+        ge=-1, le=1024, description='Layers on the GPU; 0 is none, -1 is all.')] = 0
+    use_mmap: Annotated[bool, Field(
+        description='Map the file into memory instead of reading it.')] = True
+    use_mlock: Annotated[bool, Field(
+        description='Lock the model in memory, so that it is never paged out.')] = False
+    flash_attn: Annotated[Literal['auto', 'on', 'off'], Field(
+        description='Flash attention; a quantised type_v needs it.')] = 'auto'
+    type_k: Annotated[CacheType, Field(description='Type of the keys in the KV cache.')] = 'f16'
+    type_v: Annotated[CacheType, Field(description='Type of the values in the KV cache.')] = 'f16'
+
+
+class EngineSettings(Group):
+    """``engine.*``: how a generation is cut into pieces that can be stopped."""
+
+    # Bounds how long a stop waits where no abort callback works (CUDA). On the CPU, where it
+    # works, the chunk only costs the overhead of one more call.
+    chunk_tokens: Annotated[int, Field(
+        ge=1, le=65_536, description='Largest prefill chunk, at most model.n_batch [tokens].',
+    )] = 128
+    use_abort_callback: Annotated[bool, Field(
+        description='Stop inside a running llama_decode; works on the CPU only.')] = True
+
+
+class SamplingParams(Group):
+    """``sampling.*``: how one answer is sampled; a profile and a goal may override it."""
+
+    temperature: Annotated[float, Field(
+        ge=0.0, le=2.0, description='Softmax temperature; 0 picks the likeliest token.')] = 0.0
+    # top_k, top_p, min_p: the defaults of llama.cpp.
+    top_k: Annotated[int, Field(
+        ge=0, le=1000, description='Keep this many of the likeliest tokens; 0 is off.')] = 40
+    top_p: Annotated[float, Field(
+        ge=0.0, le=1.0, description='Keep the tokens that make up this probability; 1 is off.',
+    )] = 0.95
+    min_p: Annotated[float, Field(
+        ge=0.0, le=1.0, description=(
+            'Drop tokens less likely than this share of the likeliest; 0 is off.'))] = 0.05
+    repetition_penalty: Annotated[float, Field(
+        ge=0.5, le=2.0, description='Divide the logits of repeated tokens; 1 is off.')] = 1.0
+    seed: Annotated[int, Field(
+        ge=0, le=2**32 - 1, description=(
+            'Random seed; 0 draws one from the operating system and reports it.'))] = 0
+    max_tokens: Annotated[int, Field(
+        ge=1, le=32_768, description='Longest answer, decision word included [tokens].')] = 256
+
+
+class ProfileSettings(Group):
+    """``profiles.*``: where the response profiles are."""
+
+    folder: Annotated[str, Field(
+        description='Folder of profile files (*.yaml); empty takes the shipped ones.')] = ''
+    default: Annotated[str, Field(
+        description='Profile of a goal that names none.')] = 'drive'
+
+
+class PreemptSettings(Group):
+    """``preempt.*``: what a goal does to the one that runs."""
+
+    policy: Annotated[Literal['newest_wins', 'queue', 'reject'], Field(
+        description='A newer goal stops the running one, waits for it, or is rejected.',
+    )] = 'newest_wins'
+    max_queue: Annotated[int, Field(
+        ge=1, le=64, description='Longest queue; a further goal is rejected [goals].')] = 4
+
+
+class SceneSettings(Group):
+    """``scene.*``: what a change of the scene does to the running goal."""
+
+    policy: Annotated[Literal['abort'], Field(
+        description='A newer scene ends the running goal.')] = 'abort'
+    wait_s: Annotated[float, Field(
+        ge=0.0, le=10.0, description=(
+            'How long a goal waits for a scene it names that has not arrived [s].'))] = 0.2
+
+
+class Limits(Group):
+    """``limits.*``: what may enter; more is refused with value and limit."""
+
+    prompt_bytes: Annotated[int, Field(
+        ge=1, le=1_048_576, description='Longest prompt of a goal, UTF-8 [bytes].')] = 65_536
+    scene_bytes: Annotated[int, Field(
+        ge=1, le=65_536, description='Longest scene description, UTF-8 [bytes].')] = 8192
+    stop_strings: Annotated[int, Field(
+        ge=0, le=64, description='Most stop strings of a goal or a profile.')] = 8
+    stop_bytes: Annotated[int, Field(
+        ge=1, le=1024, description='Longest stop string, UTF-8 [bytes].')] = 64
+    schema_bytes: Annotated[int, Field(
+        ge=64, le=65_536, description='Largest detail schema as JSON [bytes].')] = 16_384
+    # The largest round number whose answer fits the default token_depth of 1024 messages.
+    max_tokens: Annotated[int, Field(
+        ge=1, le=32_768, description=(
+            'Longest answer a goal or a profile may ask for [tokens].'))] = 1000
+
+
+class TopicSettings(Group):
+    """``topics.*``: quality of service of what the node publishes."""
+
+    # A late or slow reader loses the first messages, so the depth holds a whole answer.
+    token_depth: Annotated[int, Field(
+        ge=3, le=65_536, description=(
+            'Messages kept on ~/tokens, at least limits.max_tokens + 2.'))] = 1024
+    decision_lifespan_s: Annotated[float, Field(
+        ge=0.01, le=60.0, description='A decision older than this is not delivered [s].')] = 1.0
+
+
+class HistorySettings(Group):
+    """``history.*``: what ``~/replay`` can give back."""
+
+    goals: Annotated[int, Field(
+        ge=1, le=1000, description='Token streams kept for ~/replay, the newest [goals].')] = 32
+
+
+class StatusSettings(Group):
+    """``status.*``: the heartbeat."""
+
+    rate_hz: Annotated[float, Field(
+        ge=0.1, le=50.0, description='Rate of ~/status [Hz].')] = 5.0
+
+
+class DeviceSettings(Group):
+    """``device.*``: what the hardware could do at best; the floors are computed from it."""
+
+    peak_flops: Annotated[float, Field(
+        ge=0.0, description='Peak compute [FLOP/s]; 0 is unknown, floors are then 0.')] = 0.0
+    memory_bandwidth: Annotated[float, Field(
+        ge=0.0, description='Peak memory bandwidth [byte/s]; 0 is unknown.')] = 0.0

@@ -1,0 +1,175 @@
+"""What one kind of goal asks the model, and what may come back."""
+
+from typing import Annotated, Any, Literal
+import unicodedata
+
+from pydantic import AfterValidator, Field, model_validator
+from robot_llm.detail_schema import schema_problems
+from robot_llm.parameter_group import Group, SamplingParams
+from typing_extensions import Self
+
+RevokeReason = Literal['error', 'deadline', 'refused_detail', 'scene_change']
+
+# One word is no decision; design.md allows 64. Short words keep their tokens, and with them the
+# rows of logits that the decision needs, few.
+MIN_WORDS, MAX_WORDS = 2, 64
+MAX_WORD_BYTES = 32
+MAX_MEANING_BYTES = 256
+
+
+def _printable(text: str) -> str:
+    if any(c == '\0' or '\ud800' <= c <= '\udfff' for c in text):
+        raise ValueError('holds a NUL or half a surrogate pair; remove it')
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError('is empty; write a text')
+    return text
+
+
+def _one_word(word: str) -> str:
+    # Category C: control, format (zero width), surrogate, private use, unassigned.
+    if not word or any(c.isspace() or unicodedata.category(c).startswith('C') for c in word):
+        raise ValueError('is not one visible word; write it without spaces and line breaks')
+    if len(word.encode()) > MAX_WORD_BYTES:
+        raise ValueError(f'has more than {MAX_WORD_BYTES} bytes; shorten it')
+    return word
+
+
+def _short_meaning(text: str) -> str:
+    if len(text.encode()) > MAX_MEANING_BYTES or '\n' in text:
+        raise ValueError(f'is not one line of at most {MAX_MEANING_BYTES} bytes; shorten it')
+    return text
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+FilledText = Annotated[Text, AfterValidator(_filled)]
+
+
+class DecisionWord(Group):
+    """A word the model may decide for, and what it means."""
+
+    word: Annotated[str, AfterValidator(_one_word)]
+    meaning: Annotated[FilledText, AfterValidator(_short_meaning)]
+
+
+class DecisionRules(Group):
+    """Which words there are, and when the fallback is published instead of the model's word."""
+
+    # strict=False: YAML has lists only; what is in them stays strict.
+    words: Annotated[tuple[DecisionWord, ...], Field(strict=False)]
+    fallback: str
+    min_confidence: Annotated[float, Field(ge=0.0, le=1.0)]
+    min_probability_mass: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    revoke_on: Annotated[frozenset[RevokeReason], Field(strict=False)] = frozenset(
+        ('error', 'deadline', 'refused_detail', 'scene_change'))
+
+    @model_validator(mode='after')
+    def _check_words(self) -> Self:
+        words = [item.word for item in self.words]
+        # `Stop` beside `stop` would share one probability between two meanings.
+        folded = [word.casefold() for word in words]
+        problems = [
+            f'words: {word!r} stands twice; keep one' for index, word in enumerate(words)
+            if word.casefold() in folded[:index]]
+        if not MIN_WORDS <= len(words) <= MAX_WORDS:
+            problems.append(
+                f'words has {len(words)} items, allowed are {MIN_WORDS} to {MAX_WORDS}; '
+                'add or remove some')
+        if self.fallback not in words:
+            problems.append(
+                f'fallback={self.fallback!r} is not one of the words {", ".join(words)}; '
+                'choose the word that is safe when nothing is known')
+        if problems:
+            raise ValueError('\n'.join(problems))
+        return self
+
+
+class DetailRules(Group):
+    """What follows the decision: nothing, free text for people, or JSON that meets a schema."""
+
+    kind: Literal['none', 'text', 'json'] = 'none'
+    #: the order of the properties is the order of generation
+    json_schema: dict[str, Any] | None = None
+    #: longest answer, decision word included [tokens]; 0 = sampling.max_tokens
+    max_tokens: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode='after')
+    def _check_schema(self) -> Self:
+        if (self.kind == 'json') != (self.json_schema is not None):
+            raise ValueError(
+                f'json_schema does not fit kind={self.kind!r}; give a schema exactly when '
+                'kind is json')
+        problems = [] if self.json_schema is None else schema_problems(self.json_schema)
+        if problems:
+            raise ValueError('\n'.join(f'json_schema: {problem}' for problem in problems))
+        return self
+
+
+class Deadlines(Group):
+    """How long an answer may take, from the goal's arrival [s]; 0 is no deadline."""
+
+    decision_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 0.0
+    total_s: Annotated[float, Field(ge=0.0, le=3600.0)] = 0.0
+
+    @model_validator(mode='after')
+    def _check_order(self) -> Self:
+        if 0.0 < self.total_s < self.decision_s:
+            raise ValueError(
+                f'decision_s={self.decision_s} is above total_s={self.total_s}; lower it')
+        return self
+
+
+class ResponseProfile(Group):
+    """
+    One file of the profile folder, without the file's suffix in ``name``.
+
+    The prompt is static text, then the scene, then the goal: in this order the static part is
+    prefilled once and kept.
+    """
+
+    name: str
+    description: FilledText
+    system_prompt: FilledText
+    decision: DecisionRules
+    detail: DetailRules = DetailRules()
+    #: only the fields that the file gives; see merge_sampling
+    sampling: SamplingParams = SamplingParams()
+    deadlines: Deadlines = Deadlines()
+    stop: Annotated[tuple[FilledText, ...], Field(strict=False)] = ()
+    #: verbatim and tokenised alone: a newline at the seams, not a space (see core/prompt.py)
+    scene_header: Text = 'Scene:\n'
+    goal_header: Text = '\nTask:\n'
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The decision words, in the file's order."""
+        return tuple(item.word for item in self.decision.words)
+
+    @property
+    def static_prompt(self) -> str:
+        """The system prompt and one line per decision word: the same for every goal."""
+        lines = [f'{item.word}: {item.meaning}' for item in self.decision.words]
+        return '\n'.join([self.system_prompt.rstrip(), *lines])
+
+    @model_validator(mode='after')
+    def _check_sampling_and_stop(self) -> Self:
+        problems = []
+        if 'max_tokens' in self.sampling.model_fields_set:
+            problems.append(
+                'sampling.max_tokens is given in a profile; write detail.max_tokens instead')
+        if self.stop and self.detail.kind == 'json':
+            problems.append('stop would cut the JSON detail; remove it')
+        if problems:
+            raise ValueError('\n'.join(problems))
+        return self
+
+
+def merge_sampling(base: SamplingParams, profile: ResponseProfile) -> SamplingParams:
+    """Return ``base`` with what the profile gives in its place."""
+    given = profile.sampling.model_dump(include=profile.sampling.model_fields_set)
+    if profile.detail.max_tokens:
+        given['max_tokens'] = profile.detail.max_tokens
+    return SamplingParams.model_validate(base.model_dump() | given)

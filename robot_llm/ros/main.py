@@ -1,0 +1,69 @@
+"""The process: one node, one executor on its own thread, signals in the main thread."""
+
+from collections.abc import Callable, Sequence
+import os
+import signal
+from threading import Thread
+from typing import Final
+
+import rclpy
+from rclpy.executors import (
+    Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor)
+from rclpy.signals import SignalHandlerOptions
+from robot_llm.ros.node import RobotLlmNode
+
+ANSWER_TIMEOUT_S: Final = 0.5
+"""How long the end of the process waits for the last results; it may take a second in all."""
+
+STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+
+EXECUTORS: Final[dict[str, Callable[[], Executor]]] = {
+    'single_threaded': SingleThreadedExecutor, 'multi_threaded': MultiThreadedExecutor}
+
+
+def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None) -> int:
+    """
+    Run a node until SIGINT or SIGTERM; its goals end with SHUTDOWN and are answered.
+
+    The signals are blocked in every thread and taken by ``sigwait`` in this one: a Python handler
+    would run only when the main thread leaves C, which a prefill can delay for seconds.
+
+    :returns: the exit code, 0 after a signal
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+    node = make_node()
+    executor = EXECUTORS.get(node.executor_name, SingleThreadedExecutor)()
+    executor.add_node(node)
+    failures: list[BaseException] = []
+    spinner = Thread(target=_spin, args=(node, executor, failures), name='robot_llm_spin')
+    spinner.start()
+    signal.sigwait(STOP_SIGNALS)
+    node.stop(ANSWER_TIMEOUT_S)
+    executor.shutdown(timeout_sec=ANSWER_TIMEOUT_S)
+    # Join before the context goes: a thread that still spins aborts the process at exit.
+    spinner.join()
+    node.close()
+    rclpy.shutdown()
+    return 1 if failures else 0
+
+
+def _spin(node: RobotLlmNode, executor: Executor, failures: list[BaseException]) -> None:
+    try:
+        node.autostart()
+        executor.spin()
+    except ExternalShutdownException:
+        return
+    except BaseException as error:  # noqa: B902  the main thread waits for a signal: send one
+        failures.append(error)
+        node.get_logger().fatal(f'{type(error).__name__}: {error}')
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the node with llama.cpp; ``ros2 run robot_llm node``."""
+    return run(RobotLlmNode, args)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,42 @@
+"""What a configured node serves goals with, and what it must free again."""
+
+from dataclasses import dataclass
+
+from robot_llm.core.request import Request
+from robot_llm.core.timing import collect_stats, GenerationStats
+from robot_llm.engine.backend import ModelInfo
+from robot_llm.engine.worker import Worker
+from robot_llm.profile import ResponseProfile
+from robot_llm.roofline import prefill_floor_s, tpot_floor_s
+from robot_llm.ros.scene import SceneMonitor
+from robot_llm.ros.streamer import Streamer
+from robot_llm.ros.token_stream import TokenStream
+from robot_llm.settings import Settings
+
+
+@dataclass(eq=False, slots=True)
+class Service:
+    """Everything between configure and cleanup; ``accepting`` between activate and deactivate."""
+
+    settings: Settings
+    profiles: dict[str, ResponseProfile]
+    model_info: ModelInfo
+    worker: Worker
+    streamer: Streamer
+    stream: TokenStream
+    scene: SceneMonitor
+    accepting: bool = False
+
+    def stats_of(self, request: Request) -> GenerationStats:
+        """Return the statistics of a finished request, beside what the hardware allows."""
+        device, info, counts = self.settings.device, self.model_info, request.counts
+        num_evaluated = max(counts.num_prompt_tokens - counts.num_cached_tokens, 0)
+        # Every decode reads the cache as it is then; the mean length stands for all of them.
+        mean_length = counts.num_prompt_tokens + counts.num_completion_tokens / 2
+        return collect_stats(
+            request.clock, request.stop_clock, counts,
+            prefill_floor_s=prefill_floor_s(
+                info.num_params, num_evaluated, device.peak_flops),
+            tpot_floor_s=tpot_floor_s(
+                info.weight_bytes, int(mean_length * info.kv_bytes_per_token),
+                device.memory_bandwidth))

@@ -1,0 +1,158 @@
+"""The thread that publishes what the worker sampled while it decodes on, and keeps deadlines."""
+
+from collections.abc import Callable
+import heapq
+from itertools import count
+import math
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final, Protocol
+
+from robot_llm.core.event import Decided, Delta, Event, Finished, Started
+from robot_llm.core.request import FinishReason, Request
+from robot_llm.core.session import Output, Session, stamp_output
+
+Callback = Callable[[], None]
+
+JOIN_TIMEOUT_S: Final = 2.0
+"""How long ``close`` waits; the thread only publishes, so a millisecond is the usual."""
+
+
+class Sink(Protocol):
+    """Where the streamer's output goes; every method is called on the streamer's thread."""
+
+    def start(self, session: Session) -> None:
+        """The engine took the request up."""
+
+    def publish(self, session: Session, output: Output, elapsed_s: float) -> None:
+        """Hand one output to the publishers."""
+
+    def finish(self, session: Session) -> None:
+        """Everything is published; send the result."""
+
+    def report(self, error: Exception) -> None:
+        """Tell that an output could not be handed over."""
+
+
+StopRequest = Callable[[Request, FinishReason], object]
+
+
+class Streamer:
+    """
+    One thread between the worker and the publishers.
+
+    The worker leaves its events here and goes on; sessions and timers are touched by this thread
+    alone. Every deadline is kept here, so that none waits for the engine.
+
+    :param stop_request: ends a request in the engine; returns at once
+    :param clock: monotonic seconds
+    """
+
+    def __init__(
+        self, sink: Sink, stop_request: StopRequest, clock: Callable[[], float],
+    ) -> None:
+        self._sink = sink
+        self._stop_request = stop_request
+        self._clock = clock
+        self._inbox: SimpleQueue[Event | Callback | None] = SimpleQueue()
+        self._sessions: dict[Request, Session] = {}
+        self._timers: list[tuple[float, int, Callback]] = []
+        self._timer_ids = count()
+        self._thread = Thread(target=self._run, name='robot_llm_streamer', daemon=True)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Leave an event; any thread, never blocks."""
+        self._inbox.put(event)
+
+    def register(self, request: Request) -> None:
+        """Open a request's session and its deadlines; before the first event of it."""
+        self._inbox.put(lambda: self._register(request))
+
+    def call_at(self, when_s: float, callback: Callback) -> None:
+        """Run ``callback`` on this thread at ``when_s`` (monotonic); it must not block."""
+        self._inbox.put(lambda: self._add_timer(when_s, callback))
+
+    def close(self) -> bool:
+        """
+        Publish what is in the inbox, then join; False if the thread did not end in time.
+
+        Call it after the worker has stopped, so that nothing comes behind.
+        """
+        self._inbox.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_TIMEOUT_S)
+        return not self._thread.is_alive()
+
+    # Everything below runs on the streamer's thread.
+
+    def _run(self) -> None:
+        while True:
+            self._run_timers()
+            try:
+                item = self._inbox.get(timeout=self._timeout_s())
+            except Empty:
+                continue
+            if item is None:
+                return
+            try:
+                self._handle(item)
+            except Exception as error:  # noqa: B902  the next goal must still be published
+                self._sink.report(error)
+
+    def _timeout_s(self) -> float | None:
+        return max(self._timers[0][0] - self._clock(), 0.0) if self._timers else None
+
+    def _add_timer(self, when_s: float, callback: Callback) -> None:
+        if when_s < math.inf:
+            heapq.heappush(self._timers, (when_s, next(self._timer_ids), callback))
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= self._clock():
+            _, _, callback = heapq.heappop(self._timers)
+            try:
+                callback()
+            except Exception as error:  # noqa: B902  one goal's deadline, not the others'
+                self._sink.report(error)
+
+    def _register(self, request: Request) -> None:
+        session = self._sessions[request] = Session(request)
+        self._add_timer(
+            request.decision_deadline_s,
+            lambda: self._publish(session, session.miss_decision_deadline()))
+        self._add_timer(
+            request.total_deadline_s,
+            lambda: self._stop_request(request, FinishReason.DEADLINE))
+
+    def _handle(self, item: Event | Callback) -> None:
+        match item:
+            case Started(request):
+                self._sink.start(self._sessions[request])
+            case Decided(request):
+                session = self._sessions[request]
+                self._publish(session, session.decide(item, self._clock()))
+                if session.must_stop:
+                    self._stop_request(request, FinishReason.DEADLINE)
+            case Delta(request):
+                session = self._sessions[request]
+                self._publish(session, session.append(item))
+            case Finished(request):
+                session = self._sessions.pop(request)
+                try:
+                    self._publish(session, session.finish())
+                finally:
+                    self._sink.finish(session)
+            case _:
+                item()
+
+    def _publish(self, session: Session, output: Output) -> None:
+        if output.decision is None and not output.tokens:
+            return
+        request = session.request
+        try:
+            self._sink.publish(session, output, request.clock.elapsed_s(self._clock()))
+        finally:
+            stamp_output(request, output, self._clock())

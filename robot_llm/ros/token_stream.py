@@ -1,0 +1,70 @@
+"""Publishers of tokens and decisions, sequence numbers, replay service."""
+
+from threading import Lock
+from typing import Any
+
+from rclpy.duration import Duration
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from robot_llm.core.history import History
+from robot_llm.core.session import Output, Session, TokenKind
+from robot_llm.ros.conversions import decision_message, token_message
+from robot_llm.settings import Settings
+from robot_llm_msgs.msg import Decision, Token
+from robot_llm_msgs.srv import Replay
+
+
+class TokenStream:
+    """
+    ``~/tokens``, ``~/decision`` and ``~/replay`` of a configured node.
+
+    Decisions have a topic of their own: a slow subscriber loses the first messages of a stream,
+    and that is where the decision is. Their lifespan keeps DDS from delivering an old one late.
+    Tokens are transient local, so that an ``echo`` started in mid-answer shows the answer whole.
+    """
+
+    def __init__(self, node: Node, settings: Settings) -> None:
+        self._node = node
+        self._history: History[Token] = History(settings.history.goals)
+        self._lock = Lock()  # the streamer appends, the executor replays
+        lifespan = Duration(seconds=settings.topics.decision_lifespan_s)
+        self._tokens = node.create_publisher(Token, '~/tokens', QoSProfile(
+            depth=settings.topics.token_depth, reliability=ReliabilityPolicy.RELIABLE,
+            durability=DurabilityPolicy.TRANSIENT_LOCAL))
+        self._decisions = node.create_publisher(Decision, '~/decision', QoSProfile(
+            depth=16, reliability=ReliabilityPolicy.RELIABLE, lifespan=lifespan))
+        self._replay = node.create_service(Replay, '~/replay', self._replay_callback)
+
+    def publish(self, session: Session, output: Output, elapsed_s: float) -> list[Token]:
+        """
+        Publish the decision first, then the tokens.
+
+        :returns: the token messages, for the action's feedback
+        """
+        request, stamp = session.request, self._node.get_clock().now().to_msg()
+        if output.decision is not None:
+            self._decisions.publish(
+                decision_message(output.decision, request, stamp, elapsed_s))
+        messages = [token_message(token, request, stamp, elapsed_s) for token in output.tokens]
+        for token, message in zip(output.tokens, messages):
+            self._tokens.publish(message)
+            with self._lock:
+                self._history.append(request.request_id, message)
+                if token.kind is TokenKind.END:
+                    self._history.close(request.request_id)
+        return messages
+
+    def _replay_callback(self, request: Any, response: Any) -> Any:
+        with self._lock:
+            replay = self._history.replay(
+                bytes(request.goal_id.uuid), int(request.from_seq))
+        response.tokens = list(replay.items)
+        response.complete = replay.is_complete
+        response.lost = replay.is_lost
+        return response
+
+    def close(self) -> None:
+        """Destroy publishers and service."""
+        self._node.destroy_service(self._replay)
+        self._node.destroy_publisher(self._decisions)
+        self._node.destroy_publisher(self._tokens)

@@ -1,0 +1,82 @@
+# shellcheck shell=bash
+# Our own two packages: the interfaces are generated and compiled, the Python package is put where
+# Python and ROS look for it.
+
+# With a ROS installation: colcon builds both into install/, as on any robot.
+# Without: the interfaces are installed into .venv itself, which is laid out like a ROS prefix
+# (lib, share, lib/pythonX/site-packages), so that .venv/bin/python needs nothing else to find them.
+install_own_packages() {
+  if [[ $mode == ros ]]; then
+    build_with_colcon
+  else
+    build_interfaces
+    link_package
+  fi
+}
+
+build_interfaces() {
+  local source="$root/robot_llm_msgs" build="$venv/.setup/build" wanted
+  local -a files
+  mapfile -t files < <(find "$source" -type f | LC_ALL=C sort)
+  wanted=$(hash_of "${files[@]}")
+  if is_done interfaces "$wanted"; then return; fi
+  check_compiler
+  # A message that was removed or renamed must not stay behind.
+  [[ ! -f $build/install_manifest.txt ]] || xargs -r -d '\n' rm -f <"$build/install_manifest.txt"
+  run_step 'building the interfaces (robot_llm_msgs)' cmake_interfaces "$source" "$build"
+  mark_done interfaces "$wanted"
+}
+
+cmake_interfaces() {
+  export AMENT_PREFIX_PATH=$venv CMAKE_PREFIX_PATH=$venv PATH=$venv/bin:$PATH
+  # BUILD_TESTING=OFF: else the generators ask for linters that have no wheel.
+  "$venv/bin/cmake" -G Ninja -S "$1" -B "$2" -DBUILD_TESTING=OFF -DCMAKE_BUILD_TYPE=Release \
+    -DPython3_EXECUTABLE="$venv/bin/python" -DCMAKE_INSTALL_PREFIX="$venv" \
+    && "$venv/bin/cmake" --build "$2" && "$venv/bin/cmake" --install "$2"
+}
+
+# The Python package in place, by symbolic links, as `colcon build --symlink-install` does it: an
+# edit counts at once. Not `pip install -e .`, which copies share/ as it is on that day, and puts
+# programs named "node" and "demo" on the PATH (Node.js is called node too).
+link_package() {
+  local site_packages share="$venv/share" name
+  if is_done links "$root" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
+  site_packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  ln -sfn "$root/robot_llm" "$site_packages/robot_llm"
+  mkdir -p "$share/robot_llm" "$share/ament_index/resource_index/packages" "$venv/lib/robot_llm"
+  for name in launch config package.xml; do
+    ln -sfn "$root/$name" "$share/robot_llm/$name"
+  done
+  ln -sfn "$root/resource/robot_llm" "$share/ament_index/resource_index/packages/robot_llm"
+  # What `ros2 run` and `ros2 launch` would start.
+  for name in node:robot_llm.ros.node ask:robot_llm.cli.ask demo:robot_llm.cli.demo; do
+    printf '#!%s\nimport sys\nfrom %s import main\nsys.exit(main())\n' \
+      "$venv/bin/python" "${name#*:}" >"$venv/lib/robot_llm/${name%%:*}"
+    chmod +x "$venv/lib/robot_llm/${name%%:*}"
+  done
+  mark_done links "$root"
+}
+
+build_with_colcon() {
+  local wanted
+  local -a files
+  mapfile -t files < <(cd "$root" && find robot_llm robot_llm_msgs launch config resource setup.py \
+    setup.cfg package.xml colcon_defaults.yaml -type f ! -name '*.pyc' | LC_ALL=C sort)
+  wanted=$(cd "$root" && hash_of "${files[@]}")
+  if is_done colcon "$wanted" && [[ -f $root/install/setup.bash ]]; then return; fi
+  check_compiler
+  "$venv/bin/python" -c 'import colcon_core, colcon_ros' 2>/dev/null \
+    || run_step 'installing colcon' pip_install colcon-common-extensions
+  run_step 'building both packages with colcon' run_colcon
+  mark_done colcon "$wanted"
+}
+
+# The programs that colcon installs begin with "#!" and the interpreter that ran setup.py. The
+# `colcon` command is the system's: with it they would start outside .venv and miss llama_cpp. So
+# colcon runs as a module of .venv's interpreter; and setup.py asks for an active virtual
+# environment's interpreter, for whoever types plain `colcon build`.
+run_colcon() {
+  cd "$root" && VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH "$venv/bin/python" -m colcon build \
+    --event-handlers console_direct+ --cmake-args -DBUILD_TESTING=OFF \
+    "-DPython3_EXECUTABLE=$venv/bin/python"
+}
