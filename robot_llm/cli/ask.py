@@ -1,0 +1,134 @@
+"""A planner's client for a terminal: one goal, its decision, its stream, its result."""
+
+import argparse
+from collections.abc import Sequence
+import json
+import sys
+from typing import Any
+
+from builtin_interfaces.msg import Duration
+from rclpy.utilities import remove_ros_args
+from robot_llm.cli.report import answer_report, result_lines
+from robot_llm.core.request import FinishReason
+from robot_llm.core.session import TokenKind
+from robot_llm.errors import ErrorCode
+from robot_llm.ros.client import Answer, Client
+from robot_llm_msgs.action import Generate
+from robot_llm_msgs.msg import Token
+
+EXIT_OK = 0
+EXIT_NO_NODE = 3
+EXIT_REJECTED = 4
+EXIT_LOST = 5
+EXIT_FINISH_REASON = 10
+"""Plus the finish reason, for every end that is no whole answer."""
+
+CANCEL_TIMEOUT_S = 5.0
+"""How long Ctrl-C waits for the goal's end; the engine obeys within a decode step."""
+
+
+def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options; exits with 2 and the usage if they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog='ask', description='Ask the inference node one question, as a planner would.',
+        epilog=f'Exit codes: 0 whole answer, 2 usage, {EXIT_NO_NODE} no node, {EXIT_REJECTED} '
+               f'rejected, {EXIT_LOST} no result, {EXIT_FINISH_REASON} + finish reason otherwise.')
+    parser.add_argument('prompt', help='what to ask; "-" reads it from standard input')
+    parser.add_argument('--node', default='/robot_llm', help='name of the node (%(default)s)')
+    parser.add_argument('--profile', default='', help='response profile; default: the node\'s')
+    parser.add_argument('--scene-epoch', type=int, default=0, help='0 = the current scene')
+    parser.add_argument('--decision-deadline', type=float, default=0.0, metavar='S',
+                        help='seconds; 0 = the profile\'s')
+    parser.add_argument('--total-deadline', type=float, default=0.0, metavar='S',
+                        help='seconds; 0 = the profile\'s')
+    parser.add_argument('--max-tokens', type=int, default=0, help='0 = the profile\'s')
+    parser.add_argument('--temperature', type=float, default=-1.0,
+                        help='negative = the profile\'s, 0 = greedy')
+    parser.add_argument('--seed', type=int, default=0, help='0 = the profile\'s')
+    parser.add_argument('--stop', action='append', default=[], metavar='TEXT',
+                        help='stop string; may be given several times')
+    parser.add_argument('--timeout', type=float, default=10.0, metavar='S',
+                        help='how long to wait for the node (%(default)s)')
+    parser.add_argument('--json', action='store_true', help='print one JSON object instead')
+    options = parser.parse_args(remove_ros_args(
+        ['ask', *(sys.argv[1:] if args is None else args)])[1:])
+    if options.prompt == '-':
+        options.prompt = sys.stdin.read()
+    for name, limit in (('scene_epoch', 2**64), ('max_tokens', 2**32), ('seed', 2**32)):
+        if not 0 <= getattr(options, name) < limit:
+            parser.error(f'--{name.replace("_", "-")}={getattr(options, name)} is not in '
+                         f'0..{limit - 1}')
+    return options
+
+
+def make_goal(options: argparse.Namespace) -> Generate.Goal:
+    """Return the goal that the options describe."""
+    return Generate.Goal(
+        prompt=options.prompt, profile=options.profile, scene_epoch=options.scene_epoch,
+        decision_deadline=_duration(options.decision_deadline),
+        total_deadline=_duration(options.total_deadline), max_tokens=options.max_tokens,
+        stop=options.stop, temperature=options.temperature, seed=options.seed)
+
+
+def _duration(seconds: float) -> Duration:
+    nanoseconds = round(seconds * 1e9)
+    return Duration(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+
+
+def print_token(token: Token) -> None:
+    """Write a piece of the stream as it comes."""
+    if token.kind == TokenKind.DECISION:
+        print(f'{token.text}  [{token.elapsed_s * 1e3:.0f} ms]', end='', flush=True)
+    elif token.kind == TokenKind.END:
+        print(flush=True)
+    else:
+        print(token.text, end='', flush=True)
+
+
+def follow(answer: Answer) -> None:
+    """Wait for the end of a goal; Ctrl-C cancels it and waits for that end."""
+    try:
+        answer.wait()
+    except KeyboardInterrupt:
+        print('\ncancelling', file=sys.stderr)
+        answer.cancel()
+        answer.wait(CANCEL_TIMEOUT_S)
+
+
+def exit_code(answer: Answer) -> int:
+    """Return what the shell gets."""
+    if answer.is_rejected:
+        return EXIT_REJECTED
+    if answer.result is None:
+        return EXIT_LOST
+    reason, code = answer.result.finish_reason, answer.result.error_code
+    if reason in (FinishReason.STOP, FinishReason.LENGTH) and code == ErrorCode.NONE:
+        return EXIT_OK
+    return EXIT_FINISH_REASON + int(reason)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Ask one question; ``ros2 run robot_llm ask "…"``."""
+    options = parse_args(args)
+    with Client(options.node, name='robot_llm_ask') as client:
+        if not client.wait_until_ready(options.timeout):
+            print(f'{options.node} does not answer; is it running and active? '
+                  f'(ros2 lifecycle get {options.node})', file=sys.stderr)
+            return EXIT_NO_NODE
+        answer = client.send(
+            make_goal(options), on_token=None if options.json else print_token)
+        follow(answer)
+    if answer.is_rejected:
+        print('the goal was refused; the node\'s log says why, with value and limit',
+              file=sys.stderr)
+    elif answer.result is None:
+        print(answer.failure or 'no result came', file=sys.stderr)
+    elif options.json:
+        print(json.dumps(answer_report(answer), ensure_ascii=False))
+    else:
+        print('\n'.join(result_lines(answer)))
+    return exit_code(answer)
+
+
+if __name__ == '__main__':
+    raise SystemExit(main())

@@ -1,0 +1,218 @@
+"""A planner's side of the action: send a goal, follow its stream, cancel it, take its result."""
+
+from collections.abc import Callable
+from threading import Condition, Thread
+from typing import Any, Final
+import uuid
+
+from action_msgs.msg import GoalStatus
+import rclpy
+from rclpy.action import ActionClient
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+from robot_llm.core.session import TokenKind
+from robot_llm_msgs.action import Generate
+from robot_llm_msgs.msg import Decision, Scene, Status, Token
+from unique_identifier_msgs.msg import UUID
+
+STREAM_DEPTH: Final = 1024
+"""The node's default ``topics.token_depth``: a slow reader keeps a whole answer."""
+
+TokenCallback = Callable[[Token], None]
+
+
+class Answer:
+    """
+    What has come back of one goal so far; filled on the client's spin thread.
+
+    ``wait`` and ``wait_for`` block the calling thread, which must not be the spin thread.
+    """
+
+    def __init__(self, goal_id: bytes, on_token: TokenCallback | None) -> None:
+        self.goal_id = goal_id
+        self.tokens: list[Token] = []
+        self.decisions: list[Decision] = []
+        self.result: Generate.Result | None = None
+        self.status = GoalStatus.STATUS_UNKNOWN
+        self.is_rejected = False
+        self.failure = ''
+        """Why no result will come; empty unless the goal could not be followed."""
+        self._handle: Any = None
+        self._wants_cancel = False
+        self._on_token = on_token
+        self._changed = Condition()
+
+    @property
+    def text(self) -> str:
+        """The text that was streamed so far."""
+        return ''.join(token.text for token in self.tokens)
+
+    @property
+    def is_over(self) -> bool:
+        """The result is there and the stream has ended, or neither will come."""
+        if self.is_rejected or self.failure:
+            return True
+        has_end = bool(self.tokens) and self.tokens[-1].kind == TokenKind.END
+        return self.result is not None and has_end
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the result and the end of the stream; False if the time runs out."""
+        return self.wait_for(lambda: self.is_over, timeout_s)
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait until ``condition``, asked after every message of this goal, holds."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout_s)
+
+    def cancel(self) -> None:
+        """Ask the node to cancel; a goal that is not accepted yet is cancelled once it is."""
+        with self._changed:
+            self._wants_cancel = True
+            if self._handle is not None:
+                self._handle.cancel_goal_async()
+
+    # On the spin thread.
+
+    def add_token(self, token: Token) -> None:
+        """Take a message of the stream; one that came before is left out."""
+        with self._changed:
+            if token.seq < len(self.tokens):
+                return
+            self.tokens.append(token)
+            self._changed.notify_all()
+        if self._on_token is not None:
+            self._on_token(token)
+
+    def add_decision(self, decision: Decision) -> None:
+        """Take a decision; the last one holds."""
+        with self._changed:
+            self.decisions.append(decision)
+            self._changed.notify_all()
+
+    def on_accepted(self, future: Any) -> None:
+        """Follow an accepted goal to its result."""
+        handle = future.result()
+        with self._changed:
+            self.is_rejected = not handle.accepted
+            if handle.accepted:
+                self._handle = handle
+                handle.get_result_async().add_done_callback(self._on_result)
+                if self._wants_cancel:
+                    handle.cancel_goal_async()
+            self._changed.notify_all()
+
+    def _on_result(self, future: Any) -> None:
+        with self._changed:
+            response = future.result()
+            if response is None:
+                self.failure = 'the node went away before the result'
+            else:
+                self.result, self.status = response.result, response.status
+            self._changed.notify_all()
+
+
+class Client:
+    """
+    A node of its own that spins on a thread of its own; use it as a context manager.
+
+    :param server: fully qualified name of the inference node
+    :param name: name of this node; goals carry it, so that the server knows who left
+    """
+
+    def __init__(self, server: str = '/robot_llm', *, name: str = 'robot_llm_client') -> None:
+        self._context = Context()
+        rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self.node: Node = rclpy.create_node(name, context=self._context)
+        self._action = ActionClient(self.node, Generate, f'{server}/generate')
+        self._answers: dict[bytes, Answer] = {}
+        self._changed = Condition()
+        self.status: Status | None = None
+        self._scene = self.node.create_publisher(Scene, f'{server}/scene', 1)
+        stream = QoSProfile(
+            depth=STREAM_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
+            durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.node.create_subscription(Token, f'{server}/tokens', self._token_callback, stream)
+        self._decisions = self.node.create_subscription(
+            Decision, f'{server}/decision', self._decision_callback, 16)
+        self.node.create_subscription(
+            Status, f'{server}/status', self._status_callback,
+            QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.node)
+        self._spinner = Thread(target=self._spin, name='robot_llm_client_spin')
+        self._spinner.start()
+
+    def __enter__(self) -> 'Client':
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Close."""
+        self.close()
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            return
+
+    def close(self) -> None:
+        """Stop spinning, join, leave the graph."""
+        self._executor.shutdown()
+        self._spinner.join()
+        self._action.destroy()
+        self.node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Wait until the node is active and every topic is connected; False if time runs out."""
+        def is_ready() -> bool:
+            return (self.status is not None
+                    and self.status.state not in (Status.STATE_UNSET, Status.STATE_LOADING)
+                    and self._action.server_is_ready()
+                    and self._scene.get_subscription_count() > 0
+                    and self.node.count_publishers(self._decisions.topic_name) > 0)
+
+        with self._changed:
+            # Discovery has no callback: look again with every heartbeat, and in between.
+            end_s = self.node.get_clock().now().nanoseconds * 1e-9 + timeout_s
+            while not is_ready():
+                if self.node.get_clock().now().nanoseconds * 1e-9 > end_s:
+                    return False
+                self._changed.wait(0.05)
+            return True
+
+    def publish_scene(self, epoch: int, description: str) -> None:
+        """Tell the node what the robot sees; a higher epoch ends the goals of older ones."""
+        self._scene.publish(Scene(
+            stamp=self.node.get_clock().now().to_msg(), epoch=epoch, description=description))
+
+    def send(self, goal: Generate.Goal, *, on_token: TokenCallback | None = None) -> Answer:
+        """
+        Send a goal; returns at once.
+
+        :param goal: its ``client`` is filled in with this node's name
+        :param on_token: called on the spin thread with each message of the stream
+        """
+        goal.client = self.node.get_fully_qualified_name()
+        goal_id = uuid.uuid4().bytes
+        answer = self._answers[goal_id] = Answer(goal_id, on_token)
+        self._action.send_goal_async(
+            goal, goal_uuid=UUID(uuid=list(goal_id))).add_done_callback(answer.on_accepted)
+        return answer
+
+    def _token_callback(self, token: Token) -> None:
+        if answer := self._answers.get(bytes(token.goal_id.uuid)):
+            answer.add_token(token)
+
+    def _decision_callback(self, decision: Decision) -> None:
+        if answer := self._answers.get(bytes(decision.goal_id.uuid)):
+            answer.add_decision(decision)
+
+    def _status_callback(self, status: Status) -> None:
+        with self._changed:
+            self.status = status
+            self._changed.notify_all()
