@@ -136,7 +136,7 @@ def convert_flat(
     """
     known = {spec.name: spec for spec in specs}
     values: dict[str, Scalar] = {}
-    problems = []
+    problems: list[str] = []
     for name, value in mapping.items():
         try:
             if name not in known:

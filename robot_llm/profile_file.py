@@ -30,7 +30,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         mapping = super().construct_mapping(node, deep)
         if len(mapping) < len(node.value):
-            keys = [self.construct_object(key) for key, _ in node.value]  # type: ignore
+            keys = [self.construct_object(key) for key, _ in node.value]
             twice = max(keys, key=keys.count)
             raise yaml.MarkedYAMLError(
                 problem=f'key {twice!r} stands twice; keep one', problem_mark=node.start_mark)

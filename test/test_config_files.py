@@ -69,13 +69,13 @@ def test_drive_falls_back_to_stop_and_bounds_the_speed():
     assert drive.detail.json_schema['properties']['target_speed_mps']['minimum'] == 0.0
 
 
-def test_talk_falls_back_to_declining_and_answers_in_free_text():
+def test_talk_falls_back_to_its_refusal_and_answers_in_free_text():
     talk = load_profiles(CONFIG / 'profiles')['talk']
-    assert talk.decision.fallback == 'decline'
+    assert 'cannot help' in talk.decision.words[talk.words.index(talk.decision.fallback)].meaning
     assert talk.detail.kind == 'text'
 
 
-def test_a_shipped_profile_says_where_the_word_may_fall_from():
+def test_a_shipped_profile_asks_for_more_confidence_than_chance():
     for profile in load_profiles(CONFIG / 'profiles').values():
         uniform = 1 / len(profile.words)
         assert profile.decision.min_confidence > uniform, profile.name

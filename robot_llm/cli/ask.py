@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 import json
 import sys
-from typing import Any
 
 from builtin_interfaces.msg import Duration
 from rclpy.utilities import remove_ros_args
@@ -35,16 +34,16 @@ def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
                f'rejected, {EXIT_LOST} no result, {EXIT_FINISH_REASON} + finish reason otherwise.')
     parser.add_argument('prompt', help='what to ask; "-" reads it from standard input')
     parser.add_argument('--node', default='/robot_llm', help='name of the node (%(default)s)')
-    parser.add_argument('--profile', default='', help='response profile; default: the node\'s')
+    parser.add_argument('--profile', default='', help="response profile; default: the node's")
     parser.add_argument('--scene-epoch', type=int, default=0, help='0 = the current scene')
     parser.add_argument('--decision-deadline', type=float, default=0.0, metavar='S',
-                        help='seconds; 0 = the profile\'s')
+                        help="seconds; 0 = the profile's")
     parser.add_argument('--total-deadline', type=float, default=0.0, metavar='S',
-                        help='seconds; 0 = the profile\'s')
-    parser.add_argument('--max-tokens', type=int, default=0, help='0 = the profile\'s')
+                        help="seconds; 0 = the profile's")
+    parser.add_argument('--max-tokens', type=int, default=0, help="0 = the profile's")
     parser.add_argument('--temperature', type=float, default=-1.0,
-                        help='negative = the profile\'s, 0 = greedy')
-    parser.add_argument('--seed', type=int, default=0, help='0 = the profile\'s')
+                        help="negative = the profile's, 0 = greedy")
+    parser.add_argument('--seed', type=int, default=0, help="0 = the profile's")
     parser.add_argument('--stop', action='append', default=[], metavar='TEXT',
                         help='stop string; may be given several times')
     parser.add_argument('--timeout', type=float, default=10.0, metavar='S',
@@ -119,7 +118,7 @@ def main(args: Sequence[str] | None = None) -> int:
             make_goal(options), on_token=None if options.json else print_token)
         follow(answer)
     if answer.is_rejected:
-        print('the goal was refused; the node\'s log says why, with value and limit',
+        print("the goal was refused; the node's log says why, with value and limit",
               file=sys.stderr)
     elif answer.result is None:
         print(answer.failure or 'no result came', file=sys.stderr)

@@ -34,7 +34,7 @@ class Decision:
 
     ``probabilities`` has shape (num_words,), in the order of ``words``, and sums to 1; it is empty
     when the model was not asked. ``probability_mass`` is what the whole set had in the model's own
-    distribution, 0..1. ``num_tokens`` is the length of the word in the model's tokens.
+    distribution, 0..1.
     """
 
     word: str

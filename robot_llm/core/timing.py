@@ -93,7 +93,9 @@ class StopClock:
     """A cancel's three stamps, monotonic seconds; None means it did not happen."""
 
     requested_s: float | None = None
+    """The terminal reason was latched, the engine told to stop."""
     acknowledged_s: float | None = None
+    """The worker knows: it will evaluate nothing more of this request."""
     idle_s: float | None = None
 
     @property

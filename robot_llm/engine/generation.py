@@ -7,6 +7,7 @@ from robot_llm.core.event import Decided, Delta, Event, Started
 from robot_llm.core.request import FinishReason, Request, RequestEvent
 from robot_llm.core.timing import Stage
 from robot_llm.engine.answer import Answer
+from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.constraint import WordTokens
 from robot_llm.engine.prompt_tokens import CompiledProfile, tokenize_segments
 from robot_llm.engine.runtime import Runtime
@@ -58,7 +59,10 @@ class Generation:
                 return
             yield from self._detail(word)
         except _Stopped:
-            return
+            self._request.stop_clock.acknowledged_s = self._clock()
+        except DecodeAborted:
+            self._request.stop_clock.acknowledged_s = self._clock()
+            raise
 
     def _check_stop(self) -> None:
         if self._request.is_stopping:

@@ -47,6 +47,7 @@ class Worker:
         self._changed = Condition()
         self._is_closing = False
         self._is_open = False
+        self._is_abandoned = False
         self.failure: RobotLlmError | None = None
         """Why the engine is no longer usable; None while it is."""
         # A daemon, so that a decode that hangs for ever cannot keep the process alive.
@@ -153,7 +154,20 @@ class Worker:
             self._changed.notify_all()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            self._abandon()
+            return False
+        return True
+
+    def _abandon(self) -> None:
+        """End the request of a thread that hangs; what the thread does later counts no more."""
+        with self._changed:
+            if self._is_abandoned:
+                return
+            self._is_abandoned = True
+            if (request := self._scheduler.running) is not None:
+                request.apply(RequestEvent.FINISH)
+                self._emit(Finished(request))
 
     # Everything below runs on the worker thread.
 
@@ -188,10 +202,13 @@ class Worker:
         """Run one request to its end; whatever happens, one ``Finished``."""
         try:
             for event in Generation(runtime, request, self._clock).run():
+                if self._is_abandoned:
+                    return
                 self._emit(event)
         except DecodeAborted:
-            # Its reason was latched before the flag was set; the cache has recovered.
-            assert request.is_stopping
+            # The usual: its reason was latched before the flag was set, and this changes nothing.
+            request.finish(FinishReason.ERROR, error=DecodeError(
+                'a decode was aborted that nobody had asked to stop'))
         except (RequestError, AnswerError) as error:
             request.finish(FinishReason.ERROR, error=error)
         except EngineError as error:
@@ -202,11 +219,17 @@ class Worker:
                 f'internal error, please report it: {type(error).__name__}: {error}'))
             self._fail(error)
         finally:
-            now_s = self._clock()
-            request.stop_clock.acknowledged_s = request.stop_clock.idle_s = now_s
+            self._end(request)
+
+    def _end(self, request: Request) -> None:
+        """Put a request down; the engine is idle from here on."""
+        request.finish(FinishReason.ERROR, error=DecodeError('the generation ended unfinished'))
+        request.stop_clock.idle_s = self._clock()
+        with self._changed:
+            self._scheduler.release(request)
+            if self._is_abandoned:
+                return
             request.apply(RequestEvent.FINISH)
-            with self._changed:
-                self._scheduler.release(request)
             self._emit(Finished(request))
 
     def _fail(self, error: Exception) -> None:

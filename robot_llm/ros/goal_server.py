@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-import time
 from threading import Condition
+import time
 from typing import Any, Final
 
 from action_msgs.msg import GoalStatus
@@ -99,12 +99,25 @@ class GoalServer:
 
     def _accepted_callback(self, goal_handle: Any) -> None:
         """Start a goal; the node may have changed since it was accepted, so all is asked again."""
-        now_s = time.monotonic()
+        try:
+            self._begin(goal_handle, time.monotonic())
+        except RobotLlmError as error:
+            self._refuse(error)
+            result = Generate.Result(
+                finish_reason=int(FinishReason.ERROR), error_code=int(error.code),
+                error_msg=str(error))
+            _execute(goal_handle)
+            self._server.notify_execute(goal_handle, lambda _: (goal_handle.abort(), result)[1])
+
+    def _begin(self, goal_handle: Any, now_s: float) -> None:
+        """
+        Make a request of a goal and hand it to the worker, or hold it for its scene.
+
+        :raises RobotLlmError: if it can no longer be served; nothing is kept of it then
+        """
         service = self._service
-        if service is None:
-            goal_handle.execute()
-            goal_handle.abort()
-            return
+        if service is None or not service.accepting:
+            raise EngineError('the node is not active any more; activate it first')
         goal, scene = goal_handle.request, service.scene.current
         goal_id = bytes(goal_handle.goal_id.uuid)
         bound = Scene(int(goal.scene_epoch) or scene.epoch, scene.description)
@@ -168,7 +181,9 @@ class GoalServer:
             return CancelResponse.REJECT
         self._awaiting_scene.discard(goal.request)
         service.worker.stop(goal.request, FinishReason.CANCELED)
-        return CancelResponse.ACCEPT
+        # Another reason was faster: that is the goal's end, and its result is on the way.
+        is_canceled = goal.request.finish_reason is FinishReason.CANCELED
+        return CancelResponse.ACCEPT if is_canceled else CancelResponse.REJECT
 
     # On the streamer's thread.
 

