@@ -27,6 +27,10 @@ def files(folder: str, pattern: str) -> tuple[str, list[str]]:
     return f'share/{PACKAGE}/{folder}', sorted(str(path) for path in Path(folder).glob(pattern))
 
 
+# Read by setuptools' develop command, that is by `colcon build --symlink-install`; the plain build
+# reads the option of build_scripts below.
+os.environ['__PYVENV_LAUNCHER__'] = interpreter()
+
 setup(
     name=PACKAGE,
     version='0.1.0',

@@ -68,7 +68,7 @@ def start_node(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         ('autostart', 'autostart', bool),
     ):
         if value(argument):
-            # Typed: launch_ros reads values as YAML, and a file named 1e3 is not a number.
+            # Typed: launch_ros reads values as YAML, and a file named 123 is not a number.
             typed = ParameterValue(LaunchConfiguration(argument), value_type=kind)
             parameters.append({parameter: typed})
 

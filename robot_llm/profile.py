@@ -9,6 +9,8 @@ from robot_llm.parameter_group import Group, SamplingParams
 from typing_extensions import Self
 
 RevokeReason = Literal['error', 'deadline', 'refused_detail', 'scene_change']
+DecisionMethod = Literal['words', 'head', 'both']
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 # One word is no decision; design.md allows 64. Short words keep their tokens, and with them the
 # rows of logits that the decision needs, few.
@@ -61,8 +63,16 @@ class DecisionRules(Group):
     # strict=False: YAML has lists only; what is in them stays strict.
     words: Annotated[tuple[DecisionWord, ...], Field(strict=False)]
     fallback: str
-    min_confidence: Annotated[float, Field(ge=0.0, le=1.0)]
-    min_probability_mass: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    min_confidence: Share
+    #: a bar of its own for a word that moves the robot; see `evaluate threshold`
+    min_confidence_of: dict[str, Share] = {}
+    min_probability_mass: Share = 0.0
+    #: the model's own words, a fitted head on its last hidden state, or both weighed
+    method: DecisionMethod = 'words'
+    #: file of the fitted head, relative to the profile's folder or the one above it
+    head: str = ''
+    #: right word -> decided word -> what that costs; 1 for what is not given, 0 for what is right
+    costs: dict[str, dict[str, Annotated[float, Field(ge=0.0, le=1000.0)]]] = {}
     revoke_on: Annotated[frozenset[RevokeReason], Field(strict=False)] = frozenset(
         ('error', 'deadline', 'refused_detail', 'scene_change'))
 
@@ -82,9 +92,39 @@ class DecisionRules(Group):
             problems.append(
                 f'fallback={self.fallback!r} is not one of the words {", ".join(words)}; '
                 'choose the word that is safe when nothing is known')
+        problems += self._method_problems() + self._strange_words(words)
         if problems:
             raise ValueError('\n'.join(problems))
         return self
+
+    def _method_problems(self) -> list[str]:
+        if (self.method == 'words') == (not self.head):
+            return []
+        if self.head:
+            return ["head is given but method='words' does not use it; set method to head or "
+                    'both, or remove the head']
+        return [f'method={self.method!r} needs a head; fit one with `evaluate fit` and name its '
+                'file in head']
+
+    def _strange_words(self, words: list[str]) -> list[str]:
+        places = [('min_confidence_of', word) for word in self.min_confidence_of]
+        for right, row in self.costs.items():
+            places += [('costs', right), *((f'costs.{right}', word) for word in row)]
+        problems = [f'{place}: {word!r} is not one of the words {", ".join(words)}; correct it'
+                    for place, word in places if word not in words]
+        if self.fallback in self.min_confidence_of:
+            problems.append(
+                f'min_confidence_of: {self.fallback!r} is the fallback, which goes out anyway; '
+                'remove it')
+        return problems
+
+    def cost(self, right: str, decided: str) -> float:
+        """Return what it costs to decide one word where another is right."""
+        return 0.0 if right == decided else self.costs.get(right, {}).get(decided, 1.0)
+
+    def is_unsafe(self, right: str, decided: str) -> bool:
+        """Whether a decision is worse than the fallback would have been."""
+        return self.cost(right, decided) > self.cost(right, self.fallback)
 
 
 class DetailRules(Group):

@@ -5,16 +5,13 @@ import importlib.util
 import os
 from pathlib import Path
 import socket
-import sys
 import tempfile
+from typing import Any
 
 import pytest
 
 TEST = Path(__file__).parent
 SETS = ('core', 'engine', 'ros', 'launch', 'linters')
-
-# Helpers that several test files share: `import name` of test/support/name.py.
-sys.path.insert(0, str(TEST / 'support'))
 
 # domain_coordinator of ROS takes the same ports for the same domains, so that its tests and ours
 # stay out of each other's way. Domains above 101 can meet Linux's ephemeral ports.
@@ -87,7 +84,7 @@ class Required:
                 pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say why, and how many ran."""
         if self._num_run:
             counts = ', '.join(f'{name} {count}' for name, count in self._num_run.items())

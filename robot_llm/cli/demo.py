@@ -52,7 +52,7 @@ class Demo:
         if first.result is not None and not first.result.detail_json:
             self.problems.append('answered: no valid detail')
 
-        self._say('\n2. The scene changes in mid-answer: the answer is about a world that is gone.')
+        self._say('\n2. The scene changes in mid-answer: that world is gone.')
         second = self._send('talk', STORY, epoch=1)
         self._wait_for_tokens(second)
         self._client.publish_scene(2, 'The corridor is clear.')

@@ -54,7 +54,7 @@ def stage_sum_s(stats: dict[str, float | int]) -> float:
 
 
 def result_lines(answer: Answer) -> Iterator[str]:
-    """Yield what a person wants to know of a finished goal: who decided, how soon, at what cost."""
+    """Yield what a person wants to know: who decided, how soon, what it cost."""
     report = answer_report(answer)
     stats = report['stats']
     odds = ', '.join(f'{word} {p:.0%}' for word, p in report['probabilities'].items())

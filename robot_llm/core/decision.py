@@ -1,11 +1,17 @@
 """A row of logits and a set of words → probabilities, confidence, the word, or the fallback."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from robot_llm.core.head import DecisionHead
+from robot_llm.profile import DecisionRules
+
+NO_BARS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class DecisionSource(IntEnum):
@@ -45,6 +51,48 @@ class Decision:
     probability_mass: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """
+    What one evaluated prompt says about its decision; copied, valid for ever.
+
+    ``log_probs`` are the words' in the model's own distribution, shape (num_words,);
+    ``hidden`` is the last token's state, shape (n_embd,), empty if the runtime gives none.
+    """
+
+    log_probs: NDArray[np.float64]
+    hidden: NDArray[np.float32]
+
+
+def decide_by(
+    rules: DecisionRules, evidence: Evidence, head: DecisionHead | None,
+) -> Decision:
+    """
+    Choose a word by the profile's method, or the fallback where there is doubt.
+
+    :param head: of ``rules.words``; None only for the method ``words``
+    """
+    words = tuple(item.word for item in rules.words)
+    by_model = decide(
+        words, evidence.log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
+        min_probability_mass=rules.min_probability_mass, min_confidence_of=rules.min_confidence_of)
+    if rules.method == 'words':
+        return by_model
+    assert head is not None and head.words == words, 'checked when the profile is compiled'
+    features = head.features(evidence.hidden)
+    log_probs = (head.log_probs(features) if rules.method == 'head'
+                 else head.mixed_log_probs(features, evidence.log_probs))
+    decision = replace(
+        decide(words, log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
+               min_probability_mass=0.0, min_confidence_of=rules.min_confidence_of),
+        probability_mass=by_model.probability_mass)
+    if head.is_stranger(features):
+        return replace(decision, word=rules.fallback, source=DecisionSource.UNFAMILIAR)
+    if by_model.probability_mass < rules.min_probability_mass:
+        return replace(decision, word=rules.fallback, source=DecisionSource.LOW_CONFIDENCE)
+    return decision
+
+
 def decide(
     words: Sequence[str],
     log_probs: NDArray[np.float64],
@@ -52,6 +100,7 @@ def decide(
     fallback: str,
     min_confidence: float,
     min_probability_mass: float,
+    min_confidence_of: Mapping[str, float] = NO_BARS,
 ) -> Decision:
     """
     Choose a word, or the fallback where the model is in doubt.
@@ -62,6 +111,8 @@ def decide(
     :param fallback: the word that never moves the robot, one of ``words``
     :param min_confidence: the share of the set's mass that the best word needs, 0..1
     :param min_probability_mass: what the set needs of the whole distribution, 0..1
+    :param min_confidence_of: a bar of its own for some of the words, instead of
+        ``min_confidence``
     """
     top = np.max(log_probs)
     if not np.isfinite(top):
@@ -71,7 +122,8 @@ def decide(
     probabilities = weights / weights.sum()
     best = int(np.argmax(probabilities))
     confidence = float(probabilities[best])
-    is_sure = confidence >= min_confidence and mass >= min_probability_mass
+    bar = min_confidence_of.get(words[best], min_confidence)
+    is_sure = confidence >= bar and mass >= min_probability_mass
     return Decision(
         word=words[best] if is_sure else fallback,
         source=DecisionSource.MODEL if is_sure else DecisionSource.LOW_CONFIDENCE,

@@ -55,12 +55,17 @@ class Answer:
         """
         Go behind the word and its separator, which nobody has to sample.
 
+        The word is never cut; the separator is, if ``max_tokens`` leaves no room for it.
+
         :returns: the forced beginning of the detail, to be appended
         """
-        for token_id in (*word.token_ids, *word.separator_ids):
+        separator_ids = word.separator_ids[:max(self._room, 0)]
+        if len(separator_ids) < len(word.separator_ids):
+            self._separator = ''
+        for token_id in (*word.token_ids, *separator_ids):
             self._sampler.accept(token_id)
-        self._counts.num_forced_tokens += len(word.separator_ids)
-        self._count(len(word.separator_ids))
+        self._counts.num_forced_tokens += len(separator_ids)
+        self._count(len(separator_ids))
         return self._force(self._room)
 
     def choose(self, logits: NDArray[np.float32]) -> list[int]:

@@ -46,6 +46,11 @@ class DecisionSet:
             raise ConfigError(
                 f'decision words {tuple(words)} are not distinct in the tokens of '
                 f'{backend.info.name}; choose words that differ')
+        if self.num_branch_tokens > backend.n_batch:
+            raise ConfigError(
+                f'decision words {tuple(words)} need {self.num_branch_tokens} tokens in one batch '
+                f'and model.n_batch={backend.n_batch}; raise it, or choose words whose first '
+                'tokens differ')
 
     @staticmethod
     def _tokenize(backend: Backend, word: str) -> WordTokens:

@@ -142,10 +142,11 @@ class Generation:
                 self._check_stop()
                 self._decode(pending)
                 pending = []
-                new_ids = answer.choose(self._backend.logits())
                 if request.is_stopping:
-                    self._counts.num_wasted_tokens += len(new_ids)
-                    return
+                    # The row for the next token was computed, and nobody wants that token.
+                    self._counts.num_wasted_tokens += 1
+                    raise _Stopped
+                new_ids = answer.choose(self._backend.logits())
             text += answer.finish()
             yield Delta(request, text, answer.take_num_tokens())
         finally:

@@ -99,11 +99,15 @@ class Worker:
         """
         Let a request wait for the engine; a newer one may stop it.
 
+        One that has ended before (its deadline or its cancel was faster) is left alone.
+
         :raises QueueFullError: if the policy leaves no place; the request is unchanged
         :raises EngineError: if the engine is no longer usable
         """
         with self._changed:
             self._check_usable()
+            if request.is_stopping:
+                return
             for preempted in self._scheduler.submit(request):
                 self._stop(preempted, FinishReason.PREEMPTED)
             self._changed.notify_all()
@@ -118,12 +122,6 @@ class Worker:
         """
         with self._changed:
             return self._stop(request, reason, error)
-
-    def stop_all(self, reason: FinishReason) -> None:
-        """End whatever runs or waits."""
-        with self._changed:
-            for request in self._scheduler.requests:
-                self._stop(request, reason)
 
     def _stop(
         self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,

@@ -85,7 +85,10 @@ def request_from_goal(
     """
     Put a request together: the goal's own fields over the profile's over the parameters.
 
+    A goal that names an epoch is bound to it, whatever the current one is.
+
     :param goal: checked by ``check_goal``
+    :param scene: the current one
     :param now_s: when the goal was received, monotonic [s]
     """
     changes: dict[str, object] = {}
@@ -101,7 +104,7 @@ def request_from_goal(
         profile=profile,
         prompt=goal.prompt,
         sampling=sampling.model_copy(update=changes),
-        scene=scene,
+        scene=Scene(int(goal.scene_epoch) or scene.epoch, scene.description),
         stop_strings=tuple(goal.stop) or profile.stop,
         decision_deadline_s=_deadline(
             goal.decision_deadline, profile.deadlines.decision_s, now_s),

@@ -16,6 +16,7 @@ from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.worker import Worker
 from robot_llm.errors import ConfigError, RobotLlmError
 from robot_llm.profile_file import check_default_profile, load_profiles
+from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import (
@@ -118,12 +119,13 @@ class RobotLlmNode(LifecycleNode):
         # ends, then the publishers go.
         stream = TokenStream(self, settings)
         self._resources.callback(stream.close)
-        scene = SceneMonitor(self, max_bytes=settings.limits.scene_bytes,
-                             on_change=self._goal_server.change_scene)
-        self._resources.callback(scene.close)
         reporter = Reporter(
             self, stream, self._goal_server, self._health, self._leave_active)
         streamer = Streamer(reporter, worker.stop, time.monotonic)
+        dispatcher = Dispatcher(worker, streamer, settings, time.monotonic)
+        scene = SceneMonitor(self, max_bytes=settings.limits.scene_bytes,
+                             on_change=dispatcher.change_scene)
+        self._resources.callback(scene.close)
         streamer.open()
         self._resources.callback(streamer.close)
         self._resources.callback(self._close_worker, worker)
@@ -131,7 +133,8 @@ class RobotLlmNode(LifecycleNode):
         if self._is_stopping:
             worker.close()
         info = worker.open().backend.info
-        reporter.service = Service(settings, profiles, info, worker, streamer, stream, scene)
+        reporter.service = Service(
+            settings, profiles, info, worker, streamer, stream, scene, dispatcher)
         return reporter.service
 
     def _close_worker(self, worker: Worker) -> None:
@@ -172,8 +175,7 @@ class RobotLlmNode(LifecycleNode):
         if service is None:
             return
         service.accepting = False
-        self._goal_server.stop_waiting(service)
-        service.worker.stop_all(FinishReason.SHUTDOWN)
+        service.dispatcher.stop_all(FinishReason.SHUTDOWN)
 
     def _free(self) -> None:
         self._stop_goals()

@@ -47,6 +47,7 @@ class Reporter:
         service, request = self.service, session.request
         assert service is not None, 'no goal runs before the model is loaded'
         stats = service.stats_of(request)
+        service.dispatcher.forget(request)
         self._goal_server.finish(session, stats)
         self._health.finish(session, stats)
         self._node.get_logger().info(goal_line(request, stats))

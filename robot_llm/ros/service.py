@@ -8,6 +8,7 @@ from robot_llm.engine.backend import ModelInfo
 from robot_llm.engine.worker import Worker
 from robot_llm.profile import ResponseProfile
 from robot_llm.roofline import prefill_floor_s, tpot_floor_s
+from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.streamer import Streamer
 from robot_llm.ros.token_stream import TokenStream
@@ -25,6 +26,7 @@ class Service:
     streamer: Streamer
     stream: TokenStream
     scene: SceneMonitor
+    dispatcher: Dispatcher
     accepting: bool = False
 
     def stats_of(self, request: Request) -> GenerationStats:

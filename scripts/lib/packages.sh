@@ -20,7 +20,6 @@ build_interfaces() {
   mapfile -t files < <(find "$source" -type f | LC_ALL=C sort)
   wanted=$(hash_of "${files[@]}")
   if is_done interfaces "$wanted"; then return; fi
-  check_compiler
   # A message that was removed or renamed must not stay behind.
   [[ ! -f $build/install_manifest.txt ]] || xargs -r -d '\n' rm -f <"$build/install_manifest.txt"
   run_step 'building the interfaces (robot_llm_msgs)' cmake_interfaces "$source" "$build"
@@ -64,9 +63,11 @@ build_with_colcon() {
     setup.cfg package.xml colcon_defaults.yaml -type f ! -name '*.pyc' | LC_ALL=C sort)
   wanted=$(cd "$root" && hash_of "${files[@]}")
   if is_done colcon "$wanted" && [[ -f $root/install/setup.bash ]]; then return; fi
-  check_compiler
   "$venv/bin/python" -c 'import colcon_core, colcon_ros' 2>/dev/null \
     || run_step 'installing colcon' pip_install colcon-common-extensions
+  # setuptools copies a module only if it is newer than the copy, and never takes one away. The
+  # Python package is built in two seconds; begin afresh.
+  rm -rf "$root/build/robot_llm" "$root/install/robot_llm"
   run_step 'building both packages with colcon' run_colcon
   mark_done colcon "$wanted"
 }

@@ -3,7 +3,7 @@
 from itertools import product
 from threading import Barrier, Thread
 
-from engine_helpers import make_profile, make_request
+from engine_requests import make_profile, make_request
 import pytest
 from robot_llm.core.decision import Decision, DecisionSource
 from robot_llm.core.request import (

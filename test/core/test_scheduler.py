@@ -1,6 +1,6 @@
 """Who runs next, under every policy; the queue is bounded and loses nobody."""
 
-from engine_helpers import make_profile, make_request
+from engine_requests import make_profile, make_request
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, RuleBasedStateMachine
 import pytest

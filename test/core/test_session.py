@@ -3,7 +3,7 @@
 from collections import deque
 import math
 
-from engine_helpers import make_profile, make_request
+from engine_requests import make_profile, make_request
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, RuleBasedStateMachine

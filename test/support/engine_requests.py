@@ -1,16 +1,10 @@
-"""Profiles, requests and one whole generation, for the tests of the core and of the engine."""
+"""Profiles and requests for the tests of the core and of the engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
-import time
 from typing import Any
 
-from robot_llm.core.decision import Decision
-from robot_llm.core.event import Decided, Delta, Event
-from robot_llm.core.request import Request, RequestEvent, Scene
-from robot_llm.engine.generation import Generation
-from robot_llm.engine.runtime import Runtime
+from robot_llm.core.request import Request, Scene
 from robot_llm.profile import (
     DecisionRules, DecisionWord, DetailRules, merge_sampling, ResponseProfile)
 from robot_llm.settings import SamplingParams
@@ -57,47 +51,3 @@ def make_request(
         request_id=next(_request_ids).to_bytes(16, 'big'), profile=profile, prompt=prompt,
         sampling=merge_sampling(params, profile), scene=Scene(0, scene),
         stop_strings=stop_strings)
-
-
-@dataclass
-class Answered:
-    """A generation that has ended, and everything it said."""
-
-    request: Request
-    events: list[Event] = field(default_factory=list)
-
-    @property
-    def decision(self) -> Decision:
-        """What the model decided."""
-        return next(e.decision for e in self.events if isinstance(e, Decided))
-
-    @property
-    def pieces(self) -> list[str]:
-        """The texts of the detail as they were published."""
-        return [e.text for e in self.events if isinstance(e, Delta)]
-
-    @property
-    def detail(self) -> str:
-        """The detail without the newline behind the word."""
-        return ''.join(self.pieces).removeprefix('\n')
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens the events carry."""
-        return sum(e.num_tokens for e in self.events if isinstance(e, Decided | Delta))
-
-
-def generate(runtime: Runtime, request: Request) -> Answered:
-    """
-    Run one request to its end, as the worker does.
-
-    :raises RobotLlmError: if the request or the engine fails
-    """
-    answered = Answered(request)
-    request.apply(RequestEvent.SLOT_GRANTED)
-    for event in Generation(runtime, request, time.monotonic).run():
-        answered.events.append(event)
-    request.apply(RequestEvent.FINISH)
-    runtime.cache.check_integrity()
-    assert answered.num_tokens == request.counts.num_completion_tokens
-    return answered

@@ -1,0 +1,129 @@
+"""The fitted decision head: the last hidden state → probabilities, and how strange the scene is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+LEAST_LOG_PROB = -30.0
+"""An impossible word counts as this unlikely, so that a weight of 0 can silence it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Familiarity:
+    """
+    How far a hidden state lies from everything the head was fitted on.
+
+    A Mahalanobis distance to the nearest class mean. The covariance within the classes keeps its
+    ``num_axes`` widest axes; all others are shrunk to one variance, so that nothing of size
+    n_embd x n_embd has to be kept. The square is divided by n_embd: an ordinary scene is near 1.
+
+    Source: Lee et al. 2018, a simple unified framework for detecting out-of-distribution
+    samples; Tipping and Bishop 1999 for the covariance.
+
+    :param means: of the classes, in scaled features, shape (num_words, n_embd)
+    :param axes: orthonormal, shape (num_axes, n_embd)
+    :param axis_variances: shape (num_axes,), each above 0
+    :param rest_variance: of every direction beside the axes, above 0
+    :param max_distance: the limit; a scene beyond it is a stranger
+    """
+
+    means: Floats
+    axes: Floats
+    axis_variances: Floats
+    rest_variance: float
+    max_distance: float
+
+    def distance(self, features: Floats) -> float:
+        """
+        Return the distance to the nearest class, >= 0; NaN in, infinity out.
+
+        :param features: one scaled hidden state, shape (n_embd,)
+        """
+        offsets = features - self.means
+        along = offsets @ self.axes.T
+        rest = np.maximum((offsets ** 2).sum(axis=1) - (along ** 2).sum(axis=1), 0.0)
+        squares = (along ** 2 / self.axis_variances).sum(axis=1) + rest / self.rest_variance
+        nearest = float(squares.min())
+        return float(np.sqrt(nearest / len(features))) if np.isfinite(nearest) else float('inf')
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecisionHead:
+    """
+    A multinomial logistic regression on the last hidden state; immutable, no I/O.
+
+    ``log_probs = log_softmax((scale(hidden) @ weights + bias) / temperature)``
+
+    :param words: the classes, in the order of the columns
+    :param offset: subtracted from the hidden state, shape (n_embd,)
+    :param scale: divides it then, shape (n_embd,), each above 0
+    :param weights: shape (n_embd, num_words)
+    :param bias: shape (num_words,)
+    :param temperature: above 1 makes the probabilities less sure; fitted on held-out folds
+    :param mix: weights of (head, model's own words) for the method ``both``, and a bias per word
+    :param familiarity: what is a stranger
+    """
+
+    words: tuple[str, ...]
+    offset: Floats
+    scale: Floats
+    weights: Floats
+    bias: Floats
+    temperature: float
+    mix: tuple[float, ...]
+    familiarity: Familiarity
+
+    @property
+    def n_embd(self) -> int:
+        """How long the hidden state is that it takes."""
+        return len(self.offset)
+
+    @property
+    def num_bytes(self) -> int:
+        """What the arrays take in memory [bytes]."""
+        arrays: Sequence[Floats] = (
+            self.offset, self.scale, self.weights, self.bias, self.familiarity.means,
+            self.familiarity.axes, self.familiarity.axis_variances)
+        return sum(array.nbytes for array in arrays)
+
+    def features(self, hidden: Floats) -> Floats:
+        """Return the scaled hidden state, shape (n_embd,)."""
+        return ((hidden - self.offset) / self.scale).astype(np.float32)
+
+    def log_probs(self, features: Floats) -> NDArray[np.float64]:
+        """
+        Return the log-probability of each word, shape (num_words,), float64.
+
+        :param features: what ``features`` returned, shape (n_embd,)
+        """
+        logits = (features @ self.weights + self.bias).astype(np.float64)
+        return log_softmax(logits / self.temperature)
+
+    def mixed_log_probs(
+        self, features: Floats, word_log_probs: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """
+        Return the head's and the model's opinion as one, shape (num_words,), float64.
+
+        :param word_log_probs: the words in the model's own distribution, shape (num_words,)
+        """
+        head_weight, word_weight, *bias = self.mix
+        own = np.maximum(log_softmax(word_log_probs), LEAST_LOG_PROB)
+        return log_softmax(
+            head_weight * self.log_probs(features) + word_weight * own + np.array(bias))
+
+    def is_stranger(self, features: Floats) -> bool:
+        """Whether the scene is unlike anything the head was fitted on."""
+        return self.familiarity.distance(features) > self.familiarity.max_distance
+
+
+def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the normalised row, shape (n,); NaN or infinite logits give NaN."""
+    with np.errstate(invalid='ignore', over='ignore'):
+        shifted = logits - np.max(logits)
+        normalised: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return normalised

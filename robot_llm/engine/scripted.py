@@ -1,0 +1,173 @@
+"""A backend without a model: its answers are written down, its faults come when asked for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robot_llm.engine.backend import DecodeAborted, ModelInfo
+from robot_llm.engine.scripted_fault import DecodeCall, OnDecode
+from robot_llm.engine.scripted_vocab import (
+    BOS, byte_tokenizer, CHAT_TEMPLATE, CONTROLS, encode, END, N_VOCAB, split_turn)
+from robot_llm.errors import DecodeError
+from robot_llm.settings import Settings
+
+SURE: Final = 0.999
+"""How likely the scripted word is while no other probabilities are given."""
+UNLIKELY: Final = 1e-9
+"""Of every token that the script does not go on with; 259 of them change no other digit."""
+
+Script = Mapping[str, bytes] | Callable[[str], bytes]
+"""
+The answer by prompt: ``word``, a newline, and what is the detail.
+
+A mapping's first key that stands in the prompt gives it; '' as the last one fits every prompt.
+"""
+
+
+class ScriptedBackend:
+    """
+    A ``Backend`` without a model, for tests and for faults that no model makes on demand.
+
+    Its memory is real: positions, copies, truncation, an abort between the parts of a decode. Its
+    logits make the next scripted byte by far the likeliest, behind whichever word was published.
+
+    :param settings: ``model.n_ctx``, ``model.n_batch`` and ``model.n_ubatch`` are read
+    :param word_probabilities: what the model thinks of decision words, instead of being sure of
+        the scripted one; what is missing to 1 goes to all tokens alike
+    :param n_swa: a rewound sequence is then silently wrong, as behind a sliding window
+    :param is_recurrent: part of a sequence cannot be dropped
+    """
+
+    def __init__(
+        self, settings: Settings, script: Script, *,
+        word_probabilities: Mapping[str, float] | None = None,
+        on_decode: OnDecode = lambda call: None, n_swa: int = 0, is_recurrent: bool = False,
+    ) -> None:
+        self.n_ctx, self.n_batch = settings.model.n_ctx, settings.model.n_batch
+        self._n_ubatch = min(settings.model.n_ubatch, self.n_batch)
+        self.script, self.on_decode = script, on_decode
+        self.word_probabilities = word_probabilities
+        self.abort = Event()
+        self.is_closed = False
+        self.info = ModelInfo(
+            name='scripted', architecture='scripted', quantization='F32', device='CPU',
+            num_params=0, weight_bytes=0, kv_bytes_per_token=0.0, n_ctx_train=2**20,
+            n_vocab=N_VOCAB, n_swa=n_swa, is_recurrent=is_recurrent,
+            chat_template=CHAT_TEMPLATE, bos_text=CONTROLS[BOS], eos_text=CONTROLS[END],
+            bos_token=BOS, adds_bos=True)
+        self._tokenizer = byte_tokenizer()
+        self._memory: list[list[int]] = []
+        self._num_cells = 0
+        self._last: Sequence[int] = ()
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Turn text into bytes, and control tokens if asked for."""
+        return encode(text, parse_special=parse_special)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the byte; none for control tokens."""
+        return bytes([token_id]) if token_id < BOS else b''
+
+    def is_end(self, token_id: int) -> bool:
+        """Whether the model ends its turn with this token."""
+        return token_id == END
+
+    def constraint_tokenizer(self) -> Any:
+        """Return the ``llguidance.LLTokenizer`` of the bytes."""
+        return self._tokenizer
+
+    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+        """Make empty sequences; a sequence may grow to what was asked for."""
+        self._num_cells = n_ctx + num_reserved_tokens
+        self._memory = [[] for _ in range(num_sequences)]
+
+    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+        """Evaluate tokens behind a sequence, part by part."""
+        self._append(token_ids, position, seq_id)
+        self._last = tuple(self._memory[seq_id])
+
+    def _append(self, token_ids: Sequence[int], position: int, seq_id: int) -> None:
+        sequence = self._memory[seq_id]
+        assert 1 <= len(token_ids) <= self.n_batch, f'{len(token_ids)} tokens in one decode'
+        assert position == len(sequence), f'position {position} behind {len(sequence)} tokens'
+        for start in range(0, len(token_ids), self._n_ubatch):
+            part = token_ids[start:start + self._n_ubatch]
+            if len(sequence) + len(part) > self._num_cells:
+                raise DecodeError(f'no room for {len(part)} tokens; raise model.n_ctx')
+            self.on_decode(DecodeCall((*sequence, *part), len(part), self.abort))
+            if self.abort.is_set():
+                raise DecodeAborted
+            sequence += part
+
+    def decode_branches(
+        self, branches: Sequence[Sequence[int]], *, position: int, seq_ids: Sequence[int],
+    ) -> list[NDArray[np.float32]]:
+        """Evaluate several continuations, each behind its own sequence."""
+        rows = []
+        for branch, seq_id in zip(branches, seq_ids, strict=True):
+            self._append(branch, position, seq_id)
+            sequence = self._memory[seq_id]
+            rows.append(np.stack([self._logits_behind(sequence[:position + count])
+                                  for count in range(1, len(branch) + 1)]))
+        return rows
+
+    def logits(self) -> NDArray[np.float32]:
+        """Return the last row, shape (n_vocab,), float32."""
+        return self._logits_behind(self._last)
+
+    def sequence_length(self, seq_id: int) -> int:
+        """Return how many tokens the memory holds of a sequence."""
+        return len(self._memory[seq_id])
+
+    def truncate(self, seq_id: int, length: int) -> bool:
+        """Drop everything behind ``length``; False if this memory cannot drop a part."""
+        sequence = self._memory[seq_id]
+        if 0 < length < len(sequence):
+            if self.info.is_recurrent:
+                return False
+            if self.info.n_swa:
+                sequence[:] = [0] * len(sequence)
+        del sequence[length:]
+        return True
+
+    def copy_sequence(self, source: int, target: int) -> None:
+        """Make ``target`` (empty before) hold what ``source`` holds."""
+        assert not self._memory[target], f'sequence {target} is not empty'
+        self._memory[target] = list(self._memory[source])
+
+    def close(self) -> None:
+        """Note that everything is freed; safe to call twice."""
+        self.is_closed = True
+
+    def _logits_behind(self, sequence: Sequence[int]) -> NDArray[np.float32]:
+        """Return the row that makes the script's next byte by far the likeliest."""
+        prompt, said = split_turn(sequence)
+        word, _, detail = self._answer(prompt).partition(b'\n')
+        said_word, is_behind_word, said_detail = said.partition(b'\n')
+        row = np.full(N_VOCAB, UNLIKELY)
+        if is_behind_word:
+            goes_on = detail.startswith(said_detail) and len(said_detail) < len(detail)
+            row[detail[len(said_detail)] if goes_on else END] = 1.0
+        else:
+            thoughts = self.word_probabilities or {word.decode(): SURE}
+            likely = {f'{w}\n'.encode(): p for w, p in thoughts.items()}
+            for candidate, probability in likely.items():
+                if candidate.startswith(said_word):
+                    row[candidate[len(said_word)]] += probability
+            if said_word:
+                row[ord('\n')] += UNLIKELY
+            else:
+                row += max(1.0 - sum(likely.values()), 0.0) / N_VOCAB
+        logits: NDArray[np.float32] = np.log(row / row.sum()).astype(np.float32)
+        return logits
+
+    def _answer(self, prompt: str) -> bytes:
+        if callable(self.script):
+            return self.script(prompt)
+        for key, answer in self.script.items():
+            if key in prompt:
+                return answer
+        raise DecodeError(f'no scripted answer for the prompt {prompt!r}')

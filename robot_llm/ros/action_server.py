@@ -1,0 +1,106 @@
+"""An action server whose goals run without a callback that waits for them."""
+
+from collections.abc import Callable
+import time
+from typing import Any, Final
+
+from action_msgs.msg import GoalStatus
+from rclpy.action import ActionServer
+from rclpy.node import Node
+from robot_llm_msgs.action import Generate
+
+RESULT_TIMEOUT_S: Final = 60
+"""How long rclpy keeps a result for a client that asks late; its 900 s would hold all texts."""
+
+CANCEL_RACE_S: Final = 1.0
+"""How long a result waits for rclpy to make the goal CANCELING; microseconds are the usual."""
+
+
+class StreamingActionServer(ActionServer):
+    """
+    rclpy's action server, turned around: the result comes to the goal.
+
+    rclpy's way is an execute callback that lasts as long as the goal: a blocked executor thread,
+    or a coroutine that every wake-up of the executor steps once more. Here ``execute()`` only
+    changes the goal's state, and ``finish`` schedules the callback when the result is there.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        *,
+        goal_callback: Callable[[Any], Any],
+        handle_accepted_callback: Callable[[Any], None],
+        cancel_callback: Callable[[Any], Any],
+    ) -> None:
+        super().__init__(
+            node, Generate, name,
+            execute_callback=_no_execution,
+            goal_callback=goal_callback,
+            handle_accepted_callback=handle_accepted_callback,
+            cancel_callback=cancel_callback,
+            result_timeout=RESULT_TIMEOUT_S)
+        self._owner = node
+
+    def notify_execute(
+        self, goal_handle: Any, execute_callback: Callable[[Any], Any] | None,
+    ) -> None:
+        """Schedule a callback that was given; an announced execution schedules none."""
+        if execute_callback is not None:
+            super().notify_execute(goal_handle, execute_callback)
+
+    def start(self, goal_handle: Any) -> None:
+        """Make a goal EXECUTING, unless a cancel was faster; any thread."""
+        if goal_handle.status != GoalStatus.STATUS_ACCEPTED:
+            return
+        try:
+            goal_handle.execute()
+        except Exception:  # noqa: B902  rclpy's RCLError has no public name
+            if goal_handle.status != GoalStatus.STATUS_CANCELING:
+                raise
+
+    def finish(
+        self, goal_handle: Any, result: Generate.Result, *, is_canceled: bool,
+        has_succeeded: bool, on_sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Make a goal terminal and send its one result, on the executor; any thread may call this.
+
+        :param is_canceled: the goal's client asked for its end: CANCELED
+        :param has_succeeded: SUCCEEDED, otherwise ABORTED
+        :param on_sent: called once the goal is terminal
+        """
+        give_up_s = time.monotonic() + CANCEL_RACE_S
+
+        def end(_handle: Any) -> Generate.Result:
+            # rclpy sends what this returns; the transition comes first only for rclpy.
+            if is_canceled and goal_handle.is_cancel_requested:
+                goal_handle.canceled()
+            elif has_succeeded:
+                goal_handle.succeed()
+            else:
+                goal_handle.abort()
+            on_sent()
+            return result
+
+        def send() -> None:
+            # The cancel callback runs before rclpy makes the goal CANCELING. With several
+            # executor threads this may be here first; it then queues behind the cancel.
+            is_early = is_canceled and not goal_handle.is_cancel_requested
+            if is_early and time.monotonic() < give_up_s:
+                self._schedule(send)
+                return
+            self.start(goal_handle)
+            self.notify_execute(goal_handle, end)
+
+        self._schedule(send)
+
+    def _schedule(self, callback: Callable[[], None]) -> None:
+        executor = self._owner.executor
+        if executor is not None:
+            executor.create_task(callback)
+
+
+def _no_execution(_handle: Any) -> Generate.Result:
+    raise AssertionError('goals are executed with their result')

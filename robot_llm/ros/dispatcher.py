@@ -1,0 +1,103 @@
+"""What becomes of a request: it runs, waits for its scene, or ends because the scene moved on."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from robot_llm.core.request import FinishReason, Request, Scene
+from robot_llm.engine.worker import Worker
+from robot_llm.errors import RequestError, RobotLlmError
+from robot_llm.ros.streamer import Streamer
+from robot_llm.settings import Settings
+
+
+class Dispatcher:
+    """
+    The way of a request into the worker, and out of it when the scene changes.
+
+    A goal may name a scene that is still on its way, since topics and actions race each other;
+    it is held for ``scene.wait_s`` at most. Any thread may call; nothing blocks.
+    """
+
+    def __init__(
+        self, worker: Worker, streamer: Streamer, settings: Settings, clock: Callable[[], float],
+    ) -> None:
+        self._worker = worker
+        self._streamer = streamer
+        self._is_newest_wins = settings.preempt.policy == 'newest_wins'
+        self._wait_s = settings.scene.wait_s
+        self._clock = clock
+        self._lock = Lock()
+        self._open: set[Request] = set()
+        self._held: set[Request] = set()
+
+    def dispatch(self, request: Request, scene: Scene) -> None:
+        """
+        Start a request's life: its session, its deadlines, its place in the queue.
+
+        :param request: WAITING, bound to an epoch
+        :param scene: the current one; epoch 0 if the robot publishes none
+        """
+        self._streamer.register(request)
+        is_early = request.scene.epoch > scene.epoch > 0
+        with self._lock:
+            self._open.add(request)
+            if is_early:
+                self._held.add(request)
+        if request.scene.epoch < scene.epoch:
+            self._worker.stop(request, FinishReason.SCENE_CHANGED)
+        elif is_early:
+            self._streamer.call_at(
+                self._clock() + self._wait_s, lambda: self._give_up(request))
+        else:
+            self._submit(request)
+
+    def _submit(self, request: Request) -> None:
+        if self._is_newest_wins:
+            for held in self._take_held(lambda _: True):
+                self._worker.stop(held, FinishReason.PREEMPTED)
+        try:
+            self._worker.submit(request)
+        except RobotLlmError as error:
+            self._worker.stop(request, FinishReason.ERROR, error=error)
+
+    def _give_up(self, request: Request) -> None:
+        for late in self._take_held(lambda held: held is request):
+            self._worker.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
+                f'scene_epoch={late.scene.epoch} did not arrive on ~/scene within '
+                f'scene.wait_s={self._wait_s} s; publish the scene before the goal, or send 0 '
+                'for the current one'))
+
+    def _take_held(self, is_wanted: Callable[[Request], bool]) -> list[Request]:
+        """Let go of the held requests that are wanted; whoever gets one ends or starts it."""
+        with self._lock:
+            wanted = [request for request in self._held if is_wanted(request)]
+            self._held.difference_update(wanted)
+            return wanted
+
+    def change_scene(self, scene: Scene) -> None:
+        """End the requests of older scenes, start those that waited for this one."""
+        with self._lock:
+            stale = [request for request in self._open if request.scene.epoch < scene.epoch]
+            self._held.difference_update(stale)
+        for request in stale:
+            self._worker.stop(request, FinishReason.SCENE_CHANGED)
+        for request in self._take_held(lambda held: held.scene.epoch == scene.epoch):
+            request.scene = scene
+            self._submit(request)
+
+    def stop(self, request: Request, reason: FinishReason) -> None:
+        """End one request, wherever it stands."""
+        self._take_held(lambda held: held is request)
+        self._worker.stop(request, reason)
+
+    def stop_all(self, reason: FinishReason) -> None:
+        """End every request that has not ended."""
+        with self._lock:
+            requests = tuple(self._open)
+        for request in requests:
+            self.stop(request, reason)
+
+    def forget(self, request: Request) -> None:
+        """Drop a finished request."""
+        with self._lock:
+            self._open.discard(request)

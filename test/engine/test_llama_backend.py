@@ -1,0 +1,142 @@
+"""What is special about llama.cpp: its log, its memory over many lives, its abort flag."""
+
+from collections.abc import Callable
+import gc
+from pathlib import Path
+
+from engine_requests import make_profile, make_request, SPEED_SCHEMA
+from engine_running import generate, open_runtime
+import pytest
+from robot_llm.engine.abort import LlamaAbortFlag
+from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.llama_backend import LlamaCppBackend
+from robot_llm.engine.llama_log import LLAMA_LOG, LlamaLog
+from robot_llm.errors import DecodeError
+from robot_llm.settings import Settings
+
+SMALL = {'model.n_ctx': 256, 'model.n_batch': 128, 'sampling.max_tokens': 8}
+
+
+def resident_bytes() -> int:
+    return int(Path('/proc/self/statm').read_text().split()[1]) * 4096
+
+
+def live_once(settings: Settings, *, with_json: bool = False) -> None:
+    """Open, answer one request, close."""
+    backend = LlamaCppBackend(settings, num_cores=2)
+    profile = make_profile('p', schema=SPEED_SCHEMA if with_json else None, text=not with_json)
+    runtime = open_runtime(backend, settings, profile)
+    generate(runtime, make_request(profile, max_tokens=3))
+    runtime.close()
+
+
+def test_thirty_lives_of_a_model_leave_nothing_behind(
+    make_settings: Callable[..., Settings],
+) -> None:
+    settings = make_settings(SMALL)
+    for _ in range(8):
+        live_once(settings)
+    gc.collect()
+    before = resident_bytes()
+    for _ in range(22):
+        live_once(settings)
+    gc.collect()
+    # One life takes more than 100 MiB; an allocator's own growth stays far below one leak each.
+    assert resident_bytes() - before < 22 * 2**20
+
+
+def test_a_life_with_a_constraint_frees_its_tokeniser(
+    make_settings: Callable[..., Settings],
+) -> None:
+    settings = make_settings(SMALL)
+    live_once(settings, with_json=True)
+    gc.collect()
+    before = resident_bytes()
+    for _ in range(4):
+        live_once(settings, with_json=True)
+    gc.collect()
+    # llguidance's table of 49,152 tokens alone takes more than this.
+    assert resident_bytes() - before < 24 * 2**20
+
+
+def test_closing_without_a_context_and_twice_is_safe(
+    make_settings: Callable[..., Settings],
+) -> None:
+    backend = LlamaCppBackend(make_settings(SMALL), num_cores=2)
+    backend.close()
+    backend.close()
+
+
+def test_a_full_memory_is_an_engine_error_that_names_the_remedy(
+    open_backend: Callable[..., LlamaCppBackend],
+) -> None:
+    backend = open_backend(SMALL)
+    backend.open_context(256, num_reserved_tokens=0, num_sequences=1)
+    backend.decode([5] * 128, position=0)
+    backend.decode([5] * 128, position=128)
+    with pytest.raises(DecodeError, match='no room for 1 tokens .*raise model.n_ctx'):
+        backend.decode([5], position=256)
+    assert backend.sequence_length(0) == 256
+    backend.close()
+
+
+def test_the_abort_flag_is_one_byte_that_any_thread_may_set() -> None:
+    flag = LlamaAbortFlag()
+    assert not flag.is_set
+    flag.set()
+    flag.set()
+    assert flag.is_set
+    flag.clear()
+    assert not flag.is_set
+
+
+def test_without_the_callback_the_flag_does_not_reach_a_running_decode(
+    open_backend: Callable[..., LlamaCppBackend],
+) -> None:
+    for uses_callback in (True, False):
+        backend = open_backend(SMALL | {'engine.use_abort_callback': uses_callback})
+        backend.open_context(256, num_reserved_tokens=0, num_sequences=1)
+        backend.abort.set()
+        if uses_callback:
+            with pytest.raises(DecodeAborted):
+                backend.decode([5], position=0)
+        else:
+            backend.decode([5], position=0)
+            assert backend.sequence_length(0) == 1
+        backend.close()
+
+
+def test_an_abort_is_not_logged_as_an_error(
+    make_settings: Callable[..., Settings],
+) -> None:
+    said: list[tuple[int, str]] = []
+    backend = LlamaCppBackend(
+        make_settings(SMALL), num_cores=2, log_sink=lambda *line: said.append(line))
+    assert said and all(line and '\n' not in line for _, line in said)
+    backend.open_context(256, num_reserved_tokens=0, num_sequences=1)
+    backend.abort.set()
+    said.clear()
+    with pytest.raises(DecodeAborted):
+        backend.decode([5], position=0)
+    assert said == []
+    backend.close()
+    LLAMA_LOG.install()
+
+
+def test_pieces_of_the_log_become_lines_with_the_level_of_their_first_piece() -> None:
+    log, said = LlamaLog(), []
+    log.sink = lambda *line: said.append(line)
+    for level, text in ((2, b'load'), (5, b'ing '), (5, b'done\nnext'), (5, b'\n\n'),
+                        (3, b'odd \xff\n'), (4, b'bad\nworse\n')):
+        log._receive(level, text, None)
+    assert said == [(2, 'loading done'), (2, 'next'), (3, 'odd \ufffd'), (4, 'bad'), (4, 'worse')]
+    assert log.reason('none') == 'bad; worse'
+    log.lines.clear()
+    assert log.reason('none') == 'none'
+
+
+def test_a_muted_log_says_nothing() -> None:
+    log = LlamaLog()
+    log.is_muted = lambda: True
+    log._receive(4, b'aborted\n', None)
+    assert not log.lines

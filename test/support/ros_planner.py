@@ -1,0 +1,198 @@
+"""A planner that writes down everything the node says, and what holds for every goal of it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition, Event
+from typing import Any
+
+from action_msgs.msg import GoalStatus, GoalStatusArray
+from builtin_interfaces.msg import Duration
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+import pytest
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from robot_llm.core.decision import DecisionSource
+from robot_llm.core.request import FinishReason
+from robot_llm.core.session import TokenKind
+from robot_llm.core.timing import Stage
+from robot_llm.ros.client import Answer, Client
+from robot_llm_msgs.action import Generate
+from robot_llm_msgs.msg import Status, Token
+from robot_llm_msgs.srv import Replay
+from ros_node import NodeProcess, TIMEOUT_S
+from unique_identifier_msgs.msg import UUID
+
+TERMINAL = (
+    GoalStatus.STATUS_SUCCEEDED, GoalStatus.STATUS_CANCELED, GoalStatus.STATUS_ABORTED)
+
+
+def seconds(value: float) -> Duration:
+    """Return a duration message."""
+    return Duration(sec=int(value // 1), nanosec=int(value % 1 * 1e9))
+
+
+class Planner(Client):
+    """A client that also keeps feedback, status and diagnostics, in the order of arrival."""
+
+    def __init__(self, node: NodeProcess, **names: str) -> None:
+        self.node_process = node
+        self.seen = Condition()
+        self.statuses: list[Status] = []
+        self.feedback: dict[bytes, list[Token]] = defaultdict(list)
+        self.terminal: dict[bytes, list[int]] = defaultdict(list)
+        self.diagnostics: list[DiagnosticStatus] = []
+        super().__init__(node.name, **names)
+        deep = QoSProfile(depth=4096)
+        self.node.create_subscription(
+            Generate.Impl.FeedbackMessage, f'{node.name}/generate/_action/feedback',
+            self._feedback_callback, deep)
+        self.node.create_subscription(
+            GoalStatusArray, f'{node.name}/generate/_action/status', self._terminal_callback,
+            QoSProfile(depth=64, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+        self.node.create_subscription(
+            DiagnosticArray, '/diagnostics', self._diagnostics_callback, deep)
+        self._replay = self.node.create_client(Replay, f'{node.name}/replay')
+
+    # On the spin thread.
+
+    def _status_callback(self, status: Status) -> None:
+        super()._status_callback(status)
+        with self.seen:
+            self.statuses.append(status)
+            self.seen.notify_all()
+
+    def _feedback_callback(self, message: Any) -> None:
+        with self.seen:
+            self.feedback[bytes(message.goal_id.uuid)].append(message.feedback.token)
+            self.seen.notify_all()
+
+    def _terminal_callback(self, message: GoalStatusArray) -> None:
+        with self.seen:
+            for goal in message.status_list:
+                ends = self.terminal[bytes(goal.goal_info.goal_id.uuid)]
+                if goal.status in TERMINAL and ends[-1:] != [goal.status]:
+                    ends.append(goal.status)
+            self.seen.notify_all()
+
+    def _diagnostics_callback(self, message: DiagnosticArray) -> None:
+        with self.seen:
+            self.diagnostics += [
+                status for status in message.status
+                if status.name.startswith(self.node_process.name)]
+            self.seen.notify_all()
+
+    # Off it.
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> None:
+        """Wait until ``condition``, asked after every message, holds."""
+        with self.seen:
+            assert self.seen.wait_for(condition, TIMEOUT_S), (
+                f'not seen: {what}; the log:\n{self.node_process.log}')
+
+    def wait_for_state(self, state: int) -> Status:
+        """Return the first status in ``state`` from now on, or the last one if it is in it."""
+        start = max(len(self.statuses) - 1, 0)
+        self.wait_for(lambda: any(s.state == state for s in self.statuses[start:]),
+                      f'~/status in state {state}')
+        return next(s for s in self.statuses[start:] if s.state == state)
+
+    def ask(self, prompt: str, **fields: Any) -> Answer:
+        """Send a goal; returns at once."""
+        return self.send(Generate.Goal(prompt=prompt, **fields))
+
+    def finish(self, answer: Answer) -> Generate.Result:
+        """Wait for everything that belongs to an accepted goal, and hold it to the contract."""
+        goal_id = answer.goal_id
+        log = self.node_process
+        assert answer.wait(TIMEOUT_S), f'no end of the goal; the log:\n{log.log}'
+        assert not answer.is_rejected, log.log
+        result = answer.result
+        assert result is not None, answer.failure
+        assert answer.wait_for(
+            lambda: [d.source for d in answer.decisions[-1:]] == [result.decision_source],
+            TIMEOUT_S), f'the decision of the result is not on ~/decision:\n{log.log}'
+        self.wait_for(lambda: self.terminal[goal_id], 'the terminal status of the goal')
+        check_contract(answer)
+        assert self.terminal[goal_id] == [answer.status]
+        return result
+
+    def answer(self, prompt: str, **fields: Any) -> Answer:
+        """Send a goal and wait for its end."""
+        answer = self.ask(prompt, **fields)
+        self.finish(answer)
+        return answer
+
+    def replay(self, goal_id: bytes, from_seq: int = 0) -> Replay.Response:
+        """Ask ``~/replay``."""
+        return self.call(self._replay, Replay.Request(
+            goal_id=UUID(uuid=list(goal_id)), from_seq=from_seq))
+
+    def call(self, client: Any, request: Any) -> Any:
+        """Call a service and return its response."""
+        assert client.wait_for_service(TIMEOUT_S), f'there is no {client.srv_name}'
+        done = Event()
+        future = client.call_async(request)
+        future.add_done_callback(lambda _: done.set())
+        assert done.wait(TIMEOUT_S), (
+            f'{client.srv_name} does not answer; the log:\n{self.node_process.log}')
+        return future.result()
+
+
+@contextmanager
+def connected(node: NodeProcess) -> Iterator[Planner]:
+    """Return a planner once the node is active and every topic is matched."""
+    with Planner(node) as planner:
+        assert planner.wait_until_ready(TIMEOUT_S), f'the node is not active:\n{node.log}'
+        yield planner
+
+
+def check_contract(answer: Answer) -> None:
+    """Assert what holds for every goal that was accepted, whatever became of it."""
+    result, tokens = answer.result, answer.tokens
+    assert result is not None
+    assert [token.seq for token in tokens] == list(range(len(tokens)))
+    kinds = [token.kind for token in tokens]
+    details = [TokenKind.DETAIL] * (len(kinds) - 2)
+    assert kinds == [TokenKind.DECISION, *details, TokenKind.END]
+    assert tokens[-1].finish_reason == result.finish_reason
+    assert answer.text == result.text
+    check_decisions(answer, result)
+    check_times(result.stats)
+    is_whole = result.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
+    expected = (
+        GoalStatus.STATUS_CANCELED if result.finish_reason == FinishReason.CANCELED
+        else GoalStatus.STATUS_SUCCEEDED if is_whole and not result.error_code
+        else GoalStatus.STATUS_ABORTED)
+    assert answer.status == expected
+
+
+def check_decisions(answer: Answer, result: Generate.Result) -> None:
+    """Assert that the first decision came before the first token, and only fell afterwards."""
+    first, *fallen = answer.decisions
+    assert len(fallen) <= 1
+    assert first.word == answer.tokens[0].text
+    assert first.latency_s <= answer.tokens[0].elapsed_s
+    assert answer.decisions[-1].word == result.decision
+    assert answer.decisions[-1].source == result.decision_source
+    for decision in answer.decisions:
+        assert decision.word in decision.words
+        assert decision.probabilities == [] or (
+            sum(decision.probabilities) == pytest.approx(1.0, abs=1e-4))
+    for decision in fallen:
+        assert decision.source not in (DecisionSource.MODEL, DecisionSource.LOW_CONFIDENCE)
+
+
+def check_times(stats: Any) -> None:
+    """Assert that the stages make up the time to the decision, and tokens the whole."""
+    stages = sum(getattr(stats, stage.value) for stage in list(Stage)[1:])
+    assert stats.ttft_s == pytest.approx(stages, abs=1e-3)
+    num_after_first = max(stats.num_completion_tokens - 1, 0)
+    assert stats.e2e_s == pytest.approx(stats.ttft_s + num_after_first * stats.tpot_s, abs=1e-3)
+
+
+def reasons(answer: Answer) -> tuple[int, FinishReason, int, str, DecisionSource]:
+    """Return how a goal ended: status, reason, error code, decision and its source."""
+    result = answer.result
+    assert result is not None
+    return (answer.status, FinishReason(result.finish_reason), result.error_code,
+            result.decision, DecisionSource(result.decision_source))
