@@ -17,6 +17,7 @@ Everything this package raises on purpose.
     + ModelLoadError
     + DecodeError
     + OutOfMemoryError
+    + EngineHungError
 
 The families say how far the damage goes; every error that ends a goal carries the code that
 goes over the wire.
@@ -40,6 +41,7 @@ class ErrorCode(IntEnum):
     MODEL_NOT_LOADED = 301
     DECODE_FAILED = 302
     OUT_OF_MEMORY = 303
+    ENGINE_HUNG = 304
 
 
 class RobotLlmError(Exception):
@@ -141,3 +143,9 @@ class OutOfMemoryError(EngineError):
     """The runtime could not allocate what the model or the context needs."""
 
     code = ErrorCode.OUT_OF_MEMORY
+
+
+class EngineHungError(EngineError):
+    """The engine made no progress for ``engine.hang_s``; its thread is left behind."""
+
+    code = ErrorCode.ENGINE_HUNG

@@ -57,6 +57,12 @@ class EngineSettings(Group):
     )] = 128
     use_abort_callback: Annotated[bool, Field(
         description='Stop inside a running llama_decode; works on the CPU only.')] = True
+    # A chunk takes a few seconds on the slowest robot; a hang lasts for ever.
+    hang_s: Annotated[float, Field(
+        ge=0.0, le=600.0, description=(
+            'A decode without progress for this long has hung; 0 never gives up [s].'))] = 30.0
+    exit_on_hang: Annotated[bool, Field(
+        description='End the process when the engine hangs, for launch to respawn it.')] = False
 
 
 class SamplingParams(Group):
@@ -104,11 +110,30 @@ class PreemptSettings(Group):
 class SceneSettings(Group):
     """``scene.*``: what a change of the scene does to the running goal."""
 
-    policy: Annotated[Literal['abort'], Field(
-        description='A newer scene ends the running goal.')] = 'abort'
+    policy: Annotated[Literal['abort', 'restart'], Field(
+        description='A newer scene ends the running goal, or starts it again.')] = 'abort'
+    max_restarts: Annotated[int, Field(
+        ge=0, le=100, description='A goal that was restarted this often is ended instead.')] = 3
     wait_s: Annotated[float, Field(
         ge=0.0, le=10.0, description=(
             'How long a goal waits for a scene it names that has not arrived [s].'))] = 0.2
+
+
+class ClientSettings(Group):
+    """``client.*``: what happens to the goals of a client that leaves."""
+
+    grace_s: Annotated[float, Field(
+        ge=0.0, le=60.0, description=(
+            'A goal ends this long after its client left the graph; 0 never looks [s].'))] = 1.0
+
+
+class AdmissionSettings(Group):
+    """``admission.*``: what happens to a goal that cannot meet its decision deadline."""
+
+    policy: Annotated[Literal['off', 'refuse', 'fallback'], Field(
+        description=(
+            'By the measured prefill rate: try all the same, reject the goal, or publish the '
+            'fallback at once.'))] = 'off'
 
 
 class Limits(Group):
@@ -152,7 +177,11 @@ class StatusSettings(Group):
     """``status.*``: the heartbeat."""
 
     rate_hz: Annotated[float, Field(
-        ge=0.1, le=50.0, description='Rate of ~/status [Hz].')] = 5.0
+        ge=0.1, le=50.0, description='Rate of ~/status while the engine works [Hz].')] = 5.0
+    # Longer than the longest chunk: the engine shows that it lives between two decodes.
+    lease_s: Annotated[float, Field(
+        ge=0.1, le=60.0, description=(
+            'DDS deadline and liveliness lease of ~/status: silence means a hang [s].'))] = 3.0
 
 
 class DeviceSettings(Group):

@@ -88,7 +88,22 @@ def _load_profile(path: Path, limits: Limits) -> ResponseProfile:
         raise ConfigError(*_sentences(error)) from error
     if problems := list(_limit_problems(profile, limits)):
         raise ConfigError(*problems)
-    return profile
+    return _with_head_path(profile, path.parent)
+
+
+def _with_head_path(profile: ResponseProfile, folder: Path) -> ResponseProfile:
+    """Make the head's file absolute; whether it fits the model shows when that is loaded."""
+    if not profile.decision.head:
+        return profile
+    given = Path(profile.decision.head).expanduser()
+    places = [folder / given, folder.parent / given]
+    for place in places:
+        if place.is_file():
+            decision = profile.decision.model_copy(update={'head': str(place.resolve())})
+            return profile.model_copy(update={'decision': decision})
+    raise ConfigError(
+        f'decision.head={profile.decision.head!r} is neither in {folder} nor in {folder.parent}; '
+        'fit one with `ros2 run robot_llm evaluate fit`, or set decision.method to words')
 
 
 def _read_mapping(path: Path) -> dict[Any, Any]:

@@ -9,18 +9,19 @@ from pydantic import Field, model_validator
 from robot_llm.errors import ConfigError
 from robot_llm.parameter_doc import markdown_table, yaml_text
 from robot_llm.parameter_group import (
-    DeviceSettings, EngineSettings, Group, HistorySettings, Limits, ModelSettings,
-    PreemptSettings, ProfileSettings, SamplingParams, SceneSettings, StatusSettings,
-    TopicSettings,
+    AdmissionSettings, ClientSettings, DeviceSettings, EngineSettings, Group, HistorySettings,
+    Limits, ModelSettings, PreemptSettings, ProfileSettings, SamplingParams, SceneSettings,
+    StatusSettings, TopicSettings,
 )
 from robot_llm.parameter_spec import convert_flat, nest, ParameterSpec, specs_from_model
 from typing_extensions import Self
 
 __all__ = [
-    'DeviceSettings', 'EngineSettings', 'HistorySettings', 'Limits', 'ModelSettings',
-    'PreemptSettings', 'ProfileSettings', 'SamplingParams', 'SceneSettings', 'Settings',
-    'StatusSettings', 'TopicSettings', 'all_specs', 'model_file', 'parameter_table_markdown',
-    'parameter_yaml', 'resolve_n_threads',
+    'AdmissionSettings', 'ClientSettings', 'DeviceSettings', 'EngineSettings',
+    'HistorySettings', 'Limits', 'ModelSettings', 'PreemptSettings', 'ProfileSettings',
+    'SamplingParams', 'SceneSettings', 'Settings', 'StatusSettings', 'TopicSettings',
+    'all_specs', 'model_file', 'parameter_table_markdown', 'parameter_yaml',
+    'resolve_n_threads',
 ]
 
 
@@ -40,6 +41,8 @@ class Settings(Group):
     limits: Limits = Limits()
     topics: TopicSettings = TopicSettings()
     history: HistorySettings = HistorySettings()
+    client: ClientSettings = ClientSettings()
+    admission: AdmissionSettings = AdmissionSettings()
     status: StatusSettings = StatusSettings()
     device: DeviceSettings = DeviceSettings()
 

@@ -118,7 +118,7 @@ def main(args: Sequence[str] | None = None) -> int:
             make_goal(options), on_token=None if options.json else print_token)
         follow(answer)
     if answer.is_rejected:
-        print("the goal was refused; the node's log says why, with value and limit",
+        print(f'the goal was refused: {client.refusal or "the node log says why"}',
               file=sys.stderr)
     elif answer.result is None:
         print(answer.failure or 'no result came', file=sys.stderr)

@@ -7,6 +7,11 @@ from robot_llm.core.request import Request
 
 
 @dataclass(frozen=True, slots=True)
+class Alive:
+    """The worker is well: it waits, or it has just finished a decode."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The engine has taken the request up."""
 
@@ -42,4 +47,4 @@ class Finished:
     request: Request
 
 
-Event = Started | Decided | Delta | Finished
+Event = Alive | Started | Decided | Delta | Finished

@@ -8,7 +8,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
-from robot_llm.core.decision import Decision, DecisionLatch, DecisionSource
+from robot_llm.core.decision import Decision, DecisionLatch, DecisionSource, Evidence
 from robot_llm.core.timing import StageClock, StopClock, TokenCounts
 from robot_llm.errors import IllegalTransitionError, RobotLlmError
 from robot_llm.profile import ResponseProfile
@@ -110,6 +110,8 @@ class Request:
     stop_strings: tuple[str, ...] = ()
     decision_deadline_s: float = math.inf
     total_deadline_s: float = math.inf
+    client: str = ''
+    """Fully qualified name of the node that asks; '' = unknown."""
     clock: StageClock = field(default_factory=StageClock)
     stop_clock: StopClock = field(default_factory=StopClock)
     counts: TokenCounts = field(default_factory=TokenCounts)
@@ -117,6 +119,7 @@ class Request:
     finish_reason: FinishReason | None = None
     error: RobotLlmError | None = None
     detail_json: str = ''
+    evidence: Evidence | None = None
     latch: DecisionLatch = field(init=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 

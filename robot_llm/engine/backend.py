@@ -49,6 +49,10 @@ class ModelInfo:
     """-1 if the vocabulary has none."""
     adds_bos: bool
     """The model wants BOS before the prompt."""
+    n_embd: int = 0
+    """Length of the hidden state; 0 if the runtime gives none."""
+    fingerprint: str = ''
+    """Tells this model file from every other; see ``model.fingerprint``."""
 
 
 class Backend(Protocol):
@@ -122,6 +126,13 @@ class Backend(Protocol):
 
     def logits(self) -> NDArray[np.float32]:
         """Return the last row, shape (n_vocab,), float32; a view, valid until the next decode."""
+
+    def hidden_state(self) -> NDArray[np.float32]:
+        """
+        Return the last token's hidden state, from the same decode as ``logits``; a copy.
+
+        :returns: shape (n_embd,), float32; empty if this model or runtime gives none
+        """
 
     def sequence_length(self, seq_id: int) -> int:
         """Return how many tokens the memory holds of a sequence."""

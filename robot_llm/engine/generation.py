@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from robot_llm.core.decision import decide, Decision
+from robot_llm.core.decision import decide_by, Decision, Evidence
 from robot_llm.core.event import Decided, Delta, Event, Started
 from robot_llm.core.request import FinishReason, Request, RequestEvent
 from robot_llm.core.timing import Stage
@@ -12,7 +12,8 @@ from robot_llm.engine.constraint import WordTokens
 from robot_llm.engine.prompt_tokens import CompiledProfile, tokenize_segments
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scoring import score_words
-from robot_llm.errors import ContextOverflowError
+from robot_llm.errors import (
+    AnswerError, ContextOverflowError, DecodeError, EngineError, RequestError)
 
 Clock = Callable[[], float]
 
@@ -110,18 +111,18 @@ class Generation:
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:
-        """Decide from the last logits of the prefill; no further decode where words differ."""
+        """Decide from the last row of the prefill; no further decode where words differ."""
         self._check_stop()
-        rules = self._request.profile.decision
+        # Before any branch is scored: that would be another decode.
+        hidden = self._backend.hidden_state()
         log_probs, num_calls = score_words(
             self._backend, self._compiled.decision_set,
             position=self._runtime.cache.num_tokens,
             first_branch=self._runtime.first_branch)
         self._counts.num_decode_calls += num_calls
-        decision = decide(
-            self._request.profile.words, log_probs, fallback=rules.fallback,
-            min_confidence=rules.min_confidence,
-            min_probability_mass=rules.min_probability_mass)
+        self._request.evidence = Evidence(log_probs, hidden)
+        decision = decide_by(
+            self._request.profile.decision, self._request.evidence, self._compiled.head)
         self._mark(Stage.SAMPLED)
         self._check_stop()
         return decision
@@ -151,3 +152,31 @@ class Generation:
             yield Delta(request, text, answer.take_num_tokens())
         finally:
             answer.close()
+
+
+def run_to_end(
+    generation: Generation, request: Request, emit: Callable[[Event], None],
+) -> Exception | None:
+    """
+    Run a generation, and latch why its request ended, however it ends.
+
+    :param emit: takes the events
+    :returns: what makes the engine unusable; None if the next request can be served
+    """
+    try:
+        for event in generation.run():
+            emit(event)
+    except DecodeAborted:
+        # The usual: its reason was latched before the flag was set, and this changes nothing.
+        request.finish(FinishReason.ERROR, error=DecodeError(
+            'a decode was aborted that nobody had asked to stop'))
+    except (RequestError, AnswerError) as error:
+        request.finish(FinishReason.ERROR, error=error)
+    except EngineError as error:
+        request.finish(FinishReason.ERROR, error=error)
+        return error
+    except Exception as error:  # noqa: B902  a bug of ours ends the goal, not the thread
+        request.finish(FinishReason.ERROR, error=DecodeError(
+            f'internal error, please report it: {type(error).__name__}: {error}'))
+        return error
+    return None

@@ -131,6 +131,9 @@ class LlamaCppBackend:
         params.n_ubatch = min(self._settings.n_ubatch, self._settings.n_batch)
         params.n_seq_max = num_sequences
         params.kv_unified = True  # sequences share cells, so that a copy costs nothing
+        # Beside the logits, from the same decode: the decision head's input. Not pooled: per token.
+        params.embeddings = True
+        params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
         params.n_threads = params.n_threads_batch = self._n_threads
         params.flash_attn_type = FLASH_ATTN[self._settings.flash_attn]
         params.type_k = GGML_TYPES[self._settings.type_k]
@@ -207,6 +210,13 @@ class LlamaCppBackend:
     def logits(self) -> NDArray[np.float32]:
         """Return the last row; a view into llama.cpp, valid until the next decode."""
         return self._row(-1)
+
+    def hidden_state(self) -> NDArray[np.float32]:
+        """Return the last token's hidden state; a copy."""
+        pointer = llama.llama_get_embeddings_ith(self._context, -1)
+        if not pointer:
+            return np.empty(0, np.float32)
+        return np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,)).copy()
 
     def _row(self, index: int) -> NDArray[np.float32]:
         pointer = llama.llama_get_logits_ith(self._context, index)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 import ctypes
+import hashlib
+import os
 from pathlib import Path
 import re
 
@@ -27,6 +29,9 @@ LOAD_MODES = {
 """By (use_mmap, use_mlock)."""
 
 OFFLOADED = re.compile(r'offloaded (\d+)/(\d+) layers to GPU')
+
+FINGERPRINT_BYTES = 2**20
+"""Read at each end of the file: metadata and vocabulary in front, weights behind."""
 
 ShouldStop = Callable[[], bool]
 
@@ -143,7 +148,25 @@ def read_info(model: llama.llama_model_p, path: Path, settings: ModelSettings) -
         bos_text=token_text(vocab, llama.llama_vocab_bos(vocab)),
         eos_text=token_text(vocab, llama.llama_vocab_eos(vocab)),
         bos_token=llama.llama_vocab_bos(vocab),
-        adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)))
+        adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)),
+        n_embd=llama.llama_model_n_embd(model),
+        fingerprint=fingerprint(path))
+
+
+def fingerprint(path: Path) -> str:
+    """
+    Return a hash of the file's size, its first MiB and its last; fast for a file of any size.
+
+    It tells models, quantisations and fine-tunes apart. It is no protection against somebody who
+    changes weights in the middle on purpose.
+    """
+    with path.open('rb') as file:
+        size = file.seek(0, os.SEEK_END)
+        digest = hashlib.sha256(str(size).encode())
+        for start in (0, max(size - FINGERPRINT_BYTES, 0)):
+            file.seek(start)
+            digest.update(file.read(FINGERPRINT_BYTES))
+    return digest.hexdigest()
 
 
 def metadata(model: llama.llama_model_p, key: str) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from robot_llm.core.head import DecisionHead
 from robot_llm.core.prompt import build_prompt, PromptRenderer, Segment, static_prefix, wrote_bos
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.constraint import compile_grammar, DecisionSet, DetailConstraint
+from robot_llm.engine.head_file import open_head
 from robot_llm.profile import ResponseProfile
 
 
@@ -35,6 +37,8 @@ class CompiledProfile:
     decision_set: DecisionSet
     grammar: str | None
     """The detail schema for llguidance; None without one."""
+    head: DecisionHead | None = None
+    """What decides on the last hidden state; None where the model's own words do."""
 
     def segments(
         self, renderer: PromptRenderer, scene: str, prompt: str,
@@ -52,7 +56,7 @@ def compile_profile(
     """
     Check and tokenise what is fixed in a profile.
 
-    :raises ConfigError: if its words or its schema do not work with this model
+    :raises ConfigError: if its words, its schema or its head do not work with this model
     """
     prefix = static_prefix(
         renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header)
@@ -63,4 +67,5 @@ def compile_profile(
         profile=profile,
         static_ids=tuple(tokenize_segments(backend, prefix)),
         decision_set=DecisionSet(backend, profile.words),
-        grammar=grammar)
+        grammar=grammar,
+        head=open_head(profile, backend.info))

@@ -13,6 +13,10 @@ from robot_llm.profile import ResponseProfile
 from robot_llm.settings import Settings
 
 
+def _nothing() -> None:
+    return
+
+
 class Runtime:
     """
     A backend made ready for requests: everything a first goal would otherwise pay for is done.
@@ -57,6 +61,8 @@ class Runtime:
                 self.first_branch
                 + max(profile.decision_set.num_branches for profile in compiled)))
         self.cache = KVCache(backend)
+        self.on_progress: Callable[[], None] = _nothing
+        """Called after every decode, the sign that the engine lives."""
         for name, profile in self.profiles.items():
             self._pin(name, profile.static_ids, should_stop)
 
@@ -88,6 +94,7 @@ class Runtime:
                 self.cache.recover(part)
                 raise
             self.cache.extend(part)
+            self.on_progress()
 
     def close(self) -> None:
         """Free everything; safe to call twice."""

@@ -19,6 +19,8 @@ SURE: Final = 0.999
 UNLIKELY: Final = 1e-9
 """Of every token that the script does not go on with; 259 of them change no other digit."""
 
+N_EMBD: Final = 16
+"""Length of the scripted hidden state."""
 Script = Mapping[str, bytes] | Callable[[str], bytes]
 """
 The answer by prompt: ``word``, a newline, and what is the detail.
@@ -57,7 +59,7 @@ class ScriptedBackend:
             num_params=0, weight_bytes=0, kv_bytes_per_token=0.0, n_ctx_train=2**20,
             n_vocab=N_VOCAB, n_swa=n_swa, is_recurrent=is_recurrent,
             chat_template=CHAT_TEMPLATE, bos_text=CONTROLS[BOS], eos_text=CONTROLS[END],
-            bos_token=BOS, adds_bos=True)
+            bos_token=BOS, adds_bos=True, n_embd=N_EMBD, fingerprint='scripted')
         self._tokenizer = byte_tokenizer()
         self._memory: list[list[int]] = []
         self._num_cells = 0
@@ -117,6 +119,11 @@ class ScriptedBackend:
     def logits(self) -> NDArray[np.float32]:
         """Return the last row, shape (n_vocab,), float32."""
         return self._logits_behind(self._last)
+
+    def hidden_state(self) -> NDArray[np.float32]:
+        """Return how often each byte stands in the last sequence, hashed to a few numbers."""
+        counts = np.bincount(np.array(self._last, np.int64) % N_EMBD, minlength=N_EMBD)
+        return counts.astype(np.float32)
 
     def sequence_length(self, seq_id: int) -> int:
         """Return how many tokens the memory holds of a sequence."""

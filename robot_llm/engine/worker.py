@@ -4,13 +4,13 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final
 
-from robot_llm.core.event import Event, Finished
+from robot_llm.core.event import Alive, Event, Finished
 from robot_llm.core.request import FinishReason, Request, RequestEvent
 from robot_llm.core.scheduler import PreemptPolicy, Scheduler
-from robot_llm.engine.backend import DecodeAborted
-from robot_llm.engine.generation import Clock, Generation
+from robot_llm.engine.generation import Clock, Generation, run_to_end
+from robot_llm.engine.pulse import Pulse
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import AnswerError, DecodeError, EngineError, RequestError, RobotLlmError
+from robot_llm.errors import DecodeError, EngineError, EngineHungError, RobotLlmError
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """
@@ -20,6 +20,9 @@ A decode that obeys the abort flag ends within 10 ms, one on a GPU within a chun
 means it hangs; the caller then gives up on the thread instead of hanging with it.
 """
 
+IDLE_HEARTBEAT_S: Final = 1.0
+"""How often a worker without work shows that it lives."""
+
 
 class Worker:
     """
@@ -28,6 +31,7 @@ class Worker:
     :param open_runtime: called once, on the thread; gets ``should_stop`` to ask while it loads
     :param emit: takes the events, on whatever thread they happen; must not block
     :param clock: monotonic seconds
+    :param heartbeat_s: the shortest time between two ``Alive`` events [s]
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Worker:
         *,
         policy: PreemptPolicy,
         max_queue: int,
+        heartbeat_s: float = 0.2,
     ) -> None:
         self._open_runtime = open_runtime
         self._emit = emit
@@ -48,6 +53,7 @@ class Worker:
         self._is_closing = False
         self._is_open = False
         self._is_abandoned = False
+        self._pulse = Pulse(clock, lambda: emit(Alive()), heartbeat_s)
         self.failure: RobotLlmError | None = None
         """Why the engine is no longer usable; None while it is."""
         # A daemon, so that a decode that hangs for ever cannot keep the process alive.
@@ -67,6 +73,21 @@ class Worker:
                 raise self.failure
             assert self._runtime is not None
             return self._runtime
+
+    def check_progress(self, hang_s: float) -> None:
+        """
+        Give the engine up if its request made no progress for too long; any other thread.
+
+        :param hang_s: the longest time a decode may take [s]
+        """
+        with self._changed:
+            silence_s = self._pulse.silence_s
+            if self._scheduler.running is None or silence_s <= hang_s:
+                return
+        self._fail(EngineHungError(
+            f'no progress for {silence_s:.1f} s and engine.hang_s={hang_s}; the engine is given '
+            'up, restart the process'))
+        self._abandon()
 
     @property
     def num_waiting(self) -> int:
@@ -150,7 +171,7 @@ class Worker:
             for request in self._scheduler.requests:
                 self._stop(request, FinishReason.SHUTDOWN)
             self._changed.notify_all()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and not self._is_abandoned:
             self._thread.join(CLOSE_TIMEOUT_S)
         if self._thread.is_alive():
             self._abandon()
@@ -158,12 +179,13 @@ class Worker:
         return True
 
     def _abandon(self) -> None:
-        """End the request of a thread that hangs; what the thread does later counts no more."""
+        """End the request of a thread that hangs; what the thread emits later is dropped."""
         with self._changed:
             if self._is_abandoned:
                 return
             self._is_abandoned = True
             if (request := self._scheduler.running) is not None:
+                request.finish(FinishReason.ERROR, error=self.failure)
                 request.apply(RequestEvent.FINISH)
                 self._emit(Finished(request))
 
@@ -172,7 +194,8 @@ class Worker:
     def _run(self) -> None:
         runtime: Runtime | None = None
         try:
-            runtime = self._open_runtime(lambda: self._is_closing)
+            runtime = self._open_runtime(self._should_stop)
+            runtime.on_progress = self._pulse.beat
             with self._changed:
                 self._runtime, self._is_open = runtime, True
                 self._changed.notify_all()
@@ -184,6 +207,11 @@ class Worker:
             if runtime is not None:
                 runtime.close()
 
+    def _should_stop(self) -> bool:
+        """Answer whoever loads, and show that loading goes on."""
+        self._pulse.beat()
+        return self._is_closing
+
     def _take(self) -> Request | None:
         """Wait for the next request; None when the worker is being closed."""
         with self._changed:
@@ -193,29 +221,17 @@ class Worker:
                 if (request := self._scheduler.start_next()) is not None:
                     assert self._runtime is not None
                     self._runtime.backend.abort.clear()
+                    self._pulse.beat()
                     return request
-                self._changed.wait()
+                self._pulse.beat()
+                self._changed.wait(IDLE_HEARTBEAT_S)
 
     def _serve(self, runtime: Runtime, request: Request) -> None:
         """Run one request to its end; whatever happens, one ``Finished``."""
         try:
-            for event in Generation(runtime, request, self._clock).run():
-                if self._is_abandoned:
-                    return
-                self._emit(event)
-        except DecodeAborted:
-            # The usual: its reason was latched before the flag was set, and this changes nothing.
-            request.finish(FinishReason.ERROR, error=DecodeError(
-                'a decode was aborted that nobody had asked to stop'))
-        except (RequestError, AnswerError) as error:
-            request.finish(FinishReason.ERROR, error=error)
-        except EngineError as error:
-            request.finish(FinishReason.ERROR, error=error)
-            self._fail(error)
-        except Exception as error:  # noqa: B902  a bug of ours ends the goal, not the thread
-            request.finish(FinishReason.ERROR, error=DecodeError(
-                f'internal error, please report it: {type(error).__name__}: {error}'))
-            self._fail(error)
+            generation = Generation(runtime, request, self._clock)
+            if (failure := run_to_end(generation, request, self._emit)) is not None:
+                self._fail(failure)
         finally:
             self._end(request)
 

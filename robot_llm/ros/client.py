@@ -46,6 +46,11 @@ class Answer:
         self._changed = Condition()
 
     @property
+    def is_accepted(self) -> bool:
+        """The node has taken the goal; a result will come."""
+        return self._handle is not None
+
+    @property
     def text(self) -> str:
         """The text that was streamed so far."""
         return ''.join(token.text for token in self.tokens)
@@ -184,6 +189,11 @@ class Client:
                     return False
                 self._changed.wait(0.05)
             return True
+
+    @property
+    def refusal(self) -> str:
+        """Why the node refused a goal last, as its status says; empty if it did not."""
+        return self.status.last_refusal if self.status is not None else ''
 
     def publish_scene(self, epoch: int, description: str) -> None:
         """Tell the node what the robot sees; a higher epoch ends the goals of older ones."""

@@ -108,7 +108,8 @@ def request_from_goal(
         stop_strings=tuple(goal.stop) or profile.stop,
         decision_deadline_s=_deadline(
             goal.decision_deadline, profile.deadlines.decision_s, now_s),
-        total_deadline_s=_deadline(goal.total_deadline, profile.deadlines.total_s, now_s))
+        total_deadline_s=_deadline(goal.total_deadline, profile.deadlines.total_s, now_s),
+        client=goal.client and '/' + goal.client.lstrip('/'))
     request.clock.mark(Stage.RECEIVED, now_s)
     return request
 

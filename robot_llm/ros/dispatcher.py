@@ -30,6 +30,12 @@ class Dispatcher:
         self._open: set[Request] = set()
         self._held: set[Request] = set()
 
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Every request that has not ended."""
+        with self._lock:
+            return tuple(self._open)
+
     def dispatch(self, request: Request, scene: Scene) -> None:
         """
         Start a request's life: its session, its deadlines, its place in the queue.
@@ -92,9 +98,7 @@ class Dispatcher:
 
     def stop_all(self, reason: FinishReason) -> None:
         """End every request that has not ended."""
-        with self._lock:
-            requests = tuple(self._open)
-        for request in requests:
+        for request in self.requests:
             self.stop(request, reason)
 
     def forget(self, request: Request) -> None:

@@ -1,5 +1,6 @@
 """The action: accept, preempt, cancel, result."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Condition
 import time
@@ -32,15 +33,16 @@ class GoalServer:
 
     Callbacks run on the executor and return at once; ``start``, ``publish_feedback`` and
     ``finish`` are called by the streamer's thread.
+
+    :param on_refusal: told why a goal was refused, since the action cannot tell its client
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, on_refusal: Callable[[str], None]) -> None:
         self._node = node
+        self._on_refusal = on_refusal
         self._service: Service | None = None
         self._goals: dict[bytes, _Goal] = {}
         self._changed = Condition()
-        self.last_refusal = ''
-        """Code and message of the last goal that was refused; empty if none was."""
         self._server = StreamingActionServer(
             node, '~/generate',
             goal_callback=self._goal_callback,
@@ -78,8 +80,9 @@ class GoalServer:
         return service
 
     def _refuse(self, error: RobotLlmError) -> None:
-        self.last_refusal = f'{ErrorCode(error.code).name}: {error}'
-        self._node.get_logger().warning(f'goal refused, {self.last_refusal}')
+        reason = f'{ErrorCode(error.code).name}: {error}'
+        self._node.get_logger().warning(f'goal refused, {reason}')
+        self._on_refusal(reason)
 
     def _accepted_callback(self, goal_handle: Any) -> None:
         """Start a goal; the node may have changed since it was accepted, so all is asked again."""

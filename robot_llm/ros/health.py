@@ -7,8 +7,9 @@ from typing import Final
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 import numpy as np
+from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import Request, RequestStatus
 from robot_llm.core.session import Session
@@ -31,28 +32,48 @@ STATES: Final = {
 }
 
 
+def status_qos(lease_s: float) -> QoSProfile:
+    """
+    Return the quality of service of ``~/status``, for both sides.
+
+    :param lease_s: after this silence the engine counts as hung [s]
+    """
+    lease = Duration(seconds=lease_s)
+    return QoSProfile(
+        depth=1, reliability=ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL, deadline=lease,
+        liveliness=LivelinessPolicy.MANUAL_BY_TOPIC, liveliness_lease_duration=lease)
+
+
 class Health:
     """
     ``~/status`` and ``/diagnostics``; lives as long as the node.
 
+    The status has no timer of its own: the worker's signs of life publish it, so that its silence,
+    which DDS reports as a missed deadline and a lost liveliness, means that the engine hangs.
+
+    :param lease_s: ``status.lease_s``
     :param lifecycle_label: returns the name of the node's lifecycle state
     """
 
-    def __init__(self, node: Node, lifecycle_label: Callable[[], str]) -> None:
+    def __init__(
+        self, node: Node, lifecycle_label: Callable[[], str], lease_s: float,
+    ) -> None:
         self._node = node
         self._lifecycle_label = lifecycle_label
         self._service: Service | None = None
         self._request: Request | None = None
         self._is_loading = False
         self.failure = ''
+        self._last_refusal = ''
+        self._num_refused = 0
         self._stats: deque[GenerationStats] = deque(maxlen=WINDOW)
         self._sources: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
-        self._status = node.create_publisher(Status, '~/status', QoSProfile(
-            depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+        self._status = node.create_publisher(Status, '~/status', status_qos(lease_s))
         self._diagnostics = node.create_publisher(
             DiagnosticArray, '/diagnostics', QoSProfile(depth=10))
-        self._timers = [node.create_timer(DIAGNOSTICS_PERIOD_S, self._publish_diagnostics)]
+        node.create_timer(DIAGNOSTICS_PERIOD_S, self._publish_diagnostics)
 
     def set_loading(self) -> None:
         """Say that the model is being loaded; the executor is busy with it until it is."""
@@ -60,14 +81,8 @@ class Health:
         self.publish_status()
 
     def attach(self, service: Service | None) -> None:
-        """Report on ``service`` from now on, with its heartbeat."""
+        """Report on ``service`` from now on."""
         self._is_loading, self._service, self._request = False, service, None
-        for timer in self._timers[1:]:
-            self._node.destroy_timer(timer)
-        del self._timers[1:]
-        if service is not None:
-            self._timers.append(self._node.create_timer(
-                1.0 / service.settings.status.rate_hz, self.publish_status))
         self.publish_status()
 
     def start(self, request: Request) -> None:
@@ -87,13 +102,20 @@ class Health:
             self._sources[request.latch.standing.source.name] += 1
         self.publish_status()
 
+    def note_refusal(self, reason: str) -> None:
+        """Show why the last goal was refused."""
+        self._last_refusal = reason
+        self._num_refused += 1
+        self.publish_status()
+
     def publish_status(self) -> None:
         """Publish what the engine does now; any thread."""
         self._status.publish(self._status_message())
 
     def _status_message(self) -> Status:
         service, request = self._service, self._request
-        status = Status(stamp=self._node.get_clock().now().to_msg())
+        status = Status(
+            stamp=self._node.get_clock().now().to_msg(), last_refusal=self._last_refusal)
         if service is not None:
             info = service.model_info
             status.model, status.device = info.name, info.device
@@ -138,7 +160,8 @@ class Health:
 
     def _values(self) -> dict[str, str]:
         """Return the figures; one number or word per key, so that nobody parses text."""
-        values = {'lifecycle_state': self._lifecycle_label()}
+        values = {'lifecycle_state': self._lifecycle_label(),
+                  'goals_refused': str(self._num_refused), 'last_refusal': self._last_refusal}
         if self._service is not None:
             info = self._service.model_info
             values |= {'model': info.name, 'quantization': info.quantization,

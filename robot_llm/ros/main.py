@@ -49,9 +49,13 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     if spinner.is_alive():
         node.get_logger().fatal('a callback does not return; leaving without it')
         os._exit(1)
-    node.close()
+    is_clean = node.close()
     rclpy.shutdown()
-    return 1 if failures else 0
+    code = 1 if failures else node.exit_code
+    if not is_clean:
+        # A thread inside llama.cpp would crash on what the interpreter tears down.
+        os._exit(code)
+    return code
 
 
 def _spin(node: RobotLlmNode, executor: Executor, failures: list[BaseException]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 import datetime
 import os
+import signal
 import time
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -14,13 +15,14 @@ from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
 from robot_llm.engine.model import ShouldStop
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.worker import Worker
-from robot_llm.errors import ConfigError, RobotLlmError
+from robot_llm.errors import ConfigError, EngineHungError, RobotLlmError
 from robot_llm.profile_file import check_default_profile, load_profiles
+from robot_llm.ros.client_watch import ClientWatch
 from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import (
-    declare_parameters, profiles_folder, read_settings, refuse_changes)
+    declare_parameters, profiles_folder, read_settings, refuse_changes, status_lease_s)
 from robot_llm.ros.reporter import Reporter
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.service import Service
@@ -58,8 +60,11 @@ class RobotLlmNode(LifecycleNode):
         self._service: Service | None = None
         self._opening: Worker | None = None
         self._is_stopping = False
-        self._health = Health(self, self._lifecycle_label)
-        self._goal_server = GoalServer(self)
+        self._has_left_engine = False
+        self.exit_code = 0
+        """What the process ends with; 1 if it has to be started again."""
+        self._health = Health(self, self._lifecycle_label, status_lease_s(self))
+        self._goal_server = GoalServer(self, self._health.note_refusal)
         refuse_changes(self, lambda: self._service is not None)
 
     @property
@@ -114,7 +119,8 @@ class RobotLlmNode(LifecycleNode):
 
         worker = Worker(
             open_runtime, lambda event: streamer.put(event), time.monotonic,
-            policy=settings.preempt.policy, max_queue=settings.preempt.max_queue)
+            policy=settings.preempt.policy, max_queue=settings.preempt.max_queue,
+            heartbeat_s=1.0 / settings.status.rate_hz)
         # Freed from the last line up: the worker ends its goals, the streamer publishes their
         # ends, then the publishers go.
         stream = TokenStream(self, settings)
@@ -126,7 +132,13 @@ class RobotLlmNode(LifecycleNode):
         scene = SceneMonitor(self, max_bytes=settings.limits.scene_bytes,
                              on_change=dispatcher.change_scene)
         self._resources.callback(scene.close)
+        if settings.client.grace_s:
+            watch = ClientWatch(self, dispatcher, settings.client.grace_s)
+            self._resources.callback(watch.close)
         streamer.open()
+        if settings.engine.hang_s:
+            streamer.call_every(
+                settings.engine.hang_s / 4, lambda: worker.check_progress(settings.engine.hang_s))
         self._resources.callback(streamer.close)
         self._resources.callback(self._close_worker, worker)
         self._opening = worker
@@ -139,6 +151,7 @@ class RobotLlmNode(LifecycleNode):
 
     def _close_worker(self, worker: Worker) -> None:
         if not worker.close():
+            self._has_left_engine = True
             self.get_logger().fatal(
                 'the engine does not stop; its thread and its model are left behind, restart '
                 'the process')
@@ -200,11 +213,16 @@ class RobotLlmNode(LifecycleNode):
             self._opening.close()
         self._goal_server.wait_until_answered(timeout_s)
 
-    def close(self) -> None:
-        """Free everything that is left; after the executor has stopped."""
+    def close(self) -> bool:
+        """
+        Free everything that is left; after the executor has stopped.
+
+        :returns: False if a thread hangs in the engine, so that the process must end hard
+        """
         self._free()
         self._goal_server.close()
         self.destroy_node()
+        return not self._has_left_engine
 
     # What others call.
 
@@ -216,6 +234,9 @@ class RobotLlmNode(LifecycleNode):
             self.get_logger().fatal(
                 f'the engine is not usable any more: {failure}; clean up and configure again')
             self.executor.create_task(self.trigger_deactivate)
+            if self._service.settings.engine.exit_on_hang and isinstance(failure, EngineHungError):
+                self.exit_code = 1
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def _lifecycle_label(self) -> str:
         return str(self._state_machine.current_state[1])

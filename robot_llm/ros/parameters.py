@@ -12,7 +12,7 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from robot_llm.parameter_spec import ParameterSpec
-from robot_llm.settings import all_specs, Settings
+from robot_llm.settings import all_specs, Settings, StatusSettings
 
 
 def declare_parameters(node: Node) -> None:
@@ -37,6 +37,17 @@ def read_settings(node: Node) -> Settings:
     """
     values = {spec.name: node.get_parameter(spec.name).value for spec in all_specs()}
     return Settings.from_flat({**_undeclared_overrides(node), **values})
+
+
+def status_lease_s(node: Node) -> float:
+    """
+    Return ``status.lease_s`` for the publisher that is older than any configure.
+
+    A wrong value is reported at configure; until then the default holds.
+    """
+    value = node.get_parameter('status.lease_s').value
+    is_usable = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return float(value) if is_usable else StatusSettings().lease_s
 
 
 def refuse_changes(node: Node, is_configured: Callable[[], bool]) -> None:

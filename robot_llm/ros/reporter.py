@@ -32,6 +32,10 @@ class Reporter:
         self.service: Service | None = None
         """Set once the model is loaded, before the first goal."""
 
+    def beat(self) -> None:
+        """Publish the status: silence on its topic means that the engine hangs."""
+        self._health.publish_status()
+
     def start(self, session: Session) -> None:
         """Tell that the engine took a goal up."""
         self._goal_server.start(session)

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, Protocol
 
-from robot_llm.core.event import Decided, Delta, Event, Finished, Started
+from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Started
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Output, Session, stamp_output
 
@@ -20,6 +20,9 @@ JOIN_TIMEOUT_S: Final = 2.0
 
 class Sink(Protocol):
     """Where the streamer's output goes; every method is called on the streamer's thread."""
+
+    def beat(self) -> None:
+        """Tell that the worker is well."""
 
     def start(self, session: Session) -> None:
         """Tell that the engine took the request up."""
@@ -71,6 +74,14 @@ class Streamer:
     def register(self, request: Request) -> None:
         """Open a request's session and its deadlines; before the first event of it."""
         self._inbox.put(lambda: self._register(request))
+
+    def call_every(self, period_s: float, callback: Callback) -> None:
+        """Run ``callback`` on this thread again and again, until the streamer is closed."""
+        def run() -> None:
+            self._add_timer(self._clock() + period_s, run)
+            callback()
+
+        self.call_at(self._clock() + period_s, run)
 
     def call_at(self, when_s: float, callback: Callback) -> None:
         """Run ``callback`` on this thread at ``when_s`` (monotonic); it must not block."""
@@ -129,24 +140,31 @@ class Streamer:
 
     def _handle(self, item: Event | Callback) -> None:
         match item:
-            case Started(request):
-                self._sink.start(self._sessions[request])
+            case Alive():
+                self._sink.beat()
+            case Started() | Decided() | Delta() | Finished():
+                # A thread that was given up may still talk of a request that has ended.
+                if session := self._sessions.get(item.request):
+                    self._handle_event(session, item)
+            case _:
+                item()
+
+    def _handle_event(self, session: Session, event: Event) -> None:
+        match event:
+            case Started():
+                self._sink.start(session)
             case Decided(request):
-                session = self._sessions[request]
-                self._publish(session, session.decide(item, self._clock()))
+                self._publish(session, session.decide(event, self._clock()))
                 if session.must_stop:
                     self._stop_request(request, FinishReason.DEADLINE)
-            case Delta(request):
-                session = self._sessions[request]
-                self._publish(session, session.append(item))
+            case Delta():
+                self._publish(session, session.append(event))
             case Finished(request):
-                session = self._sessions.pop(request)
+                del self._sessions[request]
                 try:
                     self._publish(session, session.finish())
                 finally:
                     self._sink.finish(session)
-            case _:
-                item()
 
     def _publish(self, session: Session, output: Output) -> None:
         if output.decision is None and not output.tokens:

@@ -62,14 +62,14 @@ build_with_colcon() {
   mapfile -t files < <(cd "$root" && find robot_llm robot_llm_msgs launch config resource setup.py \
     setup.cfg package.xml colcon_defaults.yaml -type f ! -name '*.pyc' | LC_ALL=C sort)
   wanted=$(cd "$root" && hash_of "${files[@]}")
-  if is_done colcon "$wanted" && [[ -f $root/install/setup.bash ]]; then return; fi
+  if is_done interfaces "$wanted" && [[ -f $root/install/setup.bash ]]; then return; fi
   "$venv/bin/python" -c 'import colcon_core, colcon_ros' 2>/dev/null \
     || run_step 'installing colcon' pip_install colcon-common-extensions
   # setuptools copies a module only if it is newer than the copy, and never takes one away. The
   # Python package is built in two seconds; begin afresh.
   rm -rf "$root/build/robot_llm" "$root/install/robot_llm"
   run_step 'building both packages with colcon' run_colcon
-  mark_done colcon "$wanted"
+  mark_done interfaces "$wanted"
 }
 
 # The programs that colcon installs begin with "#!" and the interpreter that ran setup.py. The

@@ -24,6 +24,11 @@ PROFILES = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Silence llguidance, which makes llama-cpp-python warn once per token of the vocabulary."""
+    config.addinivalue_line('filterwarnings', 'ignore:llama_token_get_attr is deprecated')
+
+
 @pytest.fixture(scope='session')
 def profiles() -> dict[str, ResponseProfile]:
     """Return the profiles of ``runtime`` by name."""

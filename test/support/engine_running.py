@@ -128,7 +128,7 @@ class WorkerHarness:
     def events_of(self, request: Request) -> list[Event]:
         """Return what has come for a request so far, after waiting for its end."""
         self.wait_for(Finished, request)
-        return [event for event in self.seen if event.request is request]
+        return [e for e in self.seen if getattr(e, 'request', None) is request]
 
     def answer(self, request: Request) -> Answered:
         """Submit a request and wait for its end."""

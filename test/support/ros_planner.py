@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from threading import Condition, Event
 from typing import Any
 
@@ -26,6 +27,9 @@ TERMINAL = (
     GoalStatus.STATUS_SUCCEEDED, GoalStatus.STATUS_CANCELED, GoalStatus.STATUS_ABORTED)
 
 
+_names = count(1)
+
+
 def seconds(value: float) -> Duration:
     """Return a duration message."""
     return Duration(sec=int(value // 1), nanosec=int(value % 1 * 1e9))
@@ -34,14 +38,14 @@ def seconds(value: float) -> Duration:
 class Planner(Client):
     """A client that also keeps feedback, status and diagnostics, in the order of arrival."""
 
-    def __init__(self, node: NodeProcess, **names: str) -> None:
+    def __init__(self, node: NodeProcess) -> None:
         self.node_process = node
         self.seen = Condition()
         self.statuses: list[Status] = []
         self.feedback: dict[bytes, list[Token]] = defaultdict(list)
         self.terminal: dict[bytes, list[int]] = defaultdict(list)
         self.diagnostics: list[DiagnosticStatus] = []
-        super().__init__(node.name, **names)
+        super().__init__(node.name, name=f'planner_{next(_names)}')
         deep = QoSProfile(depth=4096)
         self.node.create_subscription(
             Generate.Impl.FeedbackMessage, f'{node.name}/generate/_action/feedback',
@@ -176,8 +180,8 @@ def check_decisions(answer: Answer, result: Generate.Result) -> None:
     assert answer.decisions[-1].source == result.decision_source
     for decision in answer.decisions:
         assert decision.word in decision.words
-        assert decision.probabilities == [] or (
-            sum(decision.probabilities) == pytest.approx(1.0, abs=1e-4))
+        if len(decision.probabilities):
+            assert sum(decision.probabilities) == pytest.approx(1.0, abs=1e-4)
     for decision in fallen:
         assert decision.source not in (DecisionSource.MODEL, DecisionSource.LOW_CONFIDENCE)
 

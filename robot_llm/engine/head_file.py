@@ -1,0 +1,154 @@
+"""A fitted head as a file: saved, loaded, and refused where it does not belong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+import datetime
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+import zipfile
+
+import numpy as np
+from robot_llm.core.head import DecisionHead, Familiarity
+from robot_llm.core.prompt import build_prompt, PromptRenderer
+from robot_llm.engine.backend import ModelInfo
+from robot_llm.errors import ConfigError
+from robot_llm.profile import ResponseProfile
+
+FORMAT: Final = 1
+_ARRAYS: Final = ('offset', 'scale', 'weights', 'bias')
+_FAMILIARITY_ARRAYS: Final = ('means', 'axes', 'axis_variances')
+# A template that writes the date must not make the hash another one every day.
+_SOME_DAY: Final = datetime.datetime(2000, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOrigin:
+    """What a head was fitted for and on; everything a person would ask of it."""
+
+    profile: str
+    model: str
+    """For people; ``model_hash`` is what counts."""
+    model_hash: str
+    prompt_hash: str
+    scenes_hash: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Of its own cross-validation on the fit split."""
+
+
+def prompt_hash(info: ModelInfo, profile: ResponseProfile) -> str:
+    """
+    Return a hash of everything in a prompt that is neither scene nor goal.
+
+    System prompt, words, meanings, headers and chat template: the hidden state depends on all.
+    """
+    renderer = PromptRenderer(
+        info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text, nonce='0' * 16,
+        now=_SOME_DAY)
+    segments = build_prompt(
+        renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header,
+        scene='<scene>', goal_header=profile.goal_header, prompt='<goal>')
+    text = json.dumps([[segment.text, segment.is_control] for segment in segments])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save_head(path: Path, head: DecisionHead, origin: HeadOrigin) -> None:
+    """Write one ``.npz``: float32 arrays, and a JSON text for everything else."""
+    familiarity = head.familiarity
+    facts = {
+        'format': FORMAT, 'words': head.words, 'temperature': head.temperature, 'mix': head.mix,
+        'rest_variance': familiarity.rest_variance, 'max_distance': familiarity.max_distance,
+        'origin': {name: getattr(origin, name) for name in HeadOrigin.__slots__}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: getattr(head, name) for name in _ARRAYS}
+    arrays |= {name: getattr(familiarity, name) for name in _FAMILIARITY_ARRAYS}
+    with path.open('wb') as file:
+        np.savez(file, facts=np.array(json.dumps(facts)), **arrays)
+
+
+def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
+    """
+    Read what ``save_head`` wrote; no code in the file is ever run.
+
+    :raises ConfigError: if the file is missing, or is no head of this format
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            facts = json.loads(str(file['facts']))
+            if facts['format'] != FORMAT:
+                raise ConfigError(
+                    f'{path}: format {facts["format"]}, this version reads {FORMAT}; fit it again')
+            floats = {name: np.asarray(file[name], np.float32)
+                      for name in (*_ARRAYS, *_FAMILIARITY_ARRAYS)}
+    except OSError as error:
+        raise ConfigError(
+            f'{path}: {error.strerror or error}; give the file that `evaluate fit` wrote'
+        ) from error
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise ConfigError(f'{path} holds no decision head ({error}); fit it again') from error
+    head = DecisionHead(
+        words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),
+        familiarity=Familiarity(
+            rest_variance=facts['rest_variance'], max_distance=facts['max_distance'],
+            **{name: floats[name] for name in _FAMILIARITY_ARRAYS}),
+        **{name: floats[name] for name in _ARRAYS})
+    _check_arrays(path, head)
+    return head, HeadOrigin(**facts['origin'])
+
+
+def _check_arrays(path: Path, head: DecisionHead) -> None:
+    """Refuse shapes that do not fit each other, and numbers that are none."""
+    n_embd, num_words, familiarity = head.n_embd, len(head.words), head.familiarity
+    wanted = {
+        'scale': (n_embd,), 'weights': (n_embd, num_words), 'bias': (num_words,),
+        'means': (num_words, n_embd), 'axes': (len(familiarity.axis_variances), n_embd)}
+    arrays = {name: getattr(familiarity if hasattr(familiarity, name) else head, name)
+              for name in wanted}
+    problems = [
+        f'{path}: {name} has shape {arrays[name].shape}, not {shape}; fit it again'
+        for name, shape in wanted.items() if arrays[name].shape != shape]
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        problems.append(f'{path} holds numbers that are not finite; fit it again')
+    if problems:
+        raise ConfigError(*problems)
+
+
+def open_head(profile: ResponseProfile, info: ModelInfo) -> DecisionHead | None:
+    """
+    Load the head of a profile and check that it is for this model and this prompt.
+
+    Runs at configure: a head on another model's hidden states would decide at random, and surely.
+
+    :returns: None for the method ``words``
+    :raises ConfigError: with what differs and the remedy
+    """
+    if profile.decision.method == 'words':
+        return None
+    path = Path(profile.decision.head)
+    head, origin = load_head(path)
+    remedy = (f'fit one: `ros2 run robot_llm evaluate fit --profile {profile.name}`, or set '
+              'decision.method to words')
+    problems = []
+    if origin.model_hash != info.fingerprint:
+        problems.append(
+            f'profile {profile.name}: decision.head={path.name} was fitted for {origin.model} '
+            f'({origin.model_hash[:12]}), the model is {info.name} {info.quantization} '
+            f'({info.fingerprint[:12]}); {remedy}')
+    elif head.n_embd != info.n_embd:
+        problems.append(
+            f'profile {profile.name}: decision.head={path.name} takes {head.n_embd} numbers, the '
+            f'hidden state of {info.name} has {info.n_embd}; {remedy}')
+    if head.words != profile.words:
+        problems.append(
+            f'profile {profile.name}: decision.head={path.name} decides {", ".join(head.words)}, '
+            f'the profile {", ".join(profile.words)}; {remedy}')
+    elif origin.prompt_hash != prompt_hash(info, profile):
+        problems.append(
+            f'profile {profile.name}: decision.head={path.name} was fitted with another prompt '
+            '(system prompt, meanings, headers or chat template); undo the change, or '
+            f'{remedy}')
+    if problems:
+        raise ConfigError(*problems)
+    return head
