@@ -18,11 +18,11 @@ _YAML_HEAD = """\
 
 
 def markdown_table(specs: Sequence[ParameterSpec]) -> str:
-    """Return a table with one row per parameter: name, default, range, meaning."""
-    rows = ['| parameter | default | range | meaning |', '|---|---|---|---|']
+    """Return a table with one row per parameter: name, default, range, change, meaning."""
+    rows = ['| parameter | default | range | while active | meaning |', '|---|---|---|---|---|']
     rows += [
         f'| `{spec.name}` | `{scalar_text(spec.default)}` | {spec.range_text} '
-        f'| {spec.description} |' for spec in specs]
+        f'| {"yes" if spec.is_live else "no"} | {spec.description} |' for spec in specs]
     return '\n'.join(rows)
 
 

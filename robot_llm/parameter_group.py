@@ -4,7 +4,7 @@ The groups of parameters: each parameter is declared here once, with range, unit
 ROS, ``config/robot_llm.yaml``, the README's table and the tests derive from these models.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,8 @@ class Group(BaseModel):
     """A frozen group of parameters; unknown names and implicit conversions are refused."""
 
     model_config = ConfigDict(frozen=True, extra='forbid', strict=True, allow_inf_nan=False)
+    IS_LIVE: ClassVar[bool] = False
+    """Its parameters may change while the node is configured; they count for the next goal."""
 
 
 class ModelSettings(Group):
@@ -68,6 +70,8 @@ class EngineSettings(Group):
 class SamplingParams(Group):
     """``sampling.*``: how one answer is sampled; a profile and a goal may override it."""
 
+    IS_LIVE = True
+
     temperature: Annotated[float, Field(
         ge=0.0, le=2.0, description='Softmax temperature; 0 picks the likeliest token.')] = 0.0
     # top_k, top_p, min_p: the defaults of llama.cpp.
@@ -100,6 +104,8 @@ class ProfileSettings(Group):
 class PreemptSettings(Group):
     """``preempt.*``: what a goal does to the one that runs."""
 
+    IS_LIVE = True
+
     policy: Annotated[Literal['newest_wins', 'queue', 'reject'], Field(
         description='A newer goal stops the running one, waits for it, or is rejected.',
     )] = 'newest_wins'
@@ -109,6 +115,8 @@ class PreemptSettings(Group):
 
 class SceneSettings(Group):
     """``scene.*``: what a change of the scene does to the running goal."""
+
+    IS_LIVE = True
 
     policy: Annotated[Literal['abort', 'restart'], Field(
         description='A newer scene ends the running goal, or starts it again.')] = 'abort'
@@ -130,6 +138,8 @@ class ClientSettings(Group):
 class AdmissionSettings(Group):
     """``admission.*``: what happens to a goal that cannot meet its decision deadline."""
 
+    IS_LIVE = True
+
     policy: Annotated[Literal['off', 'refuse', 'fallback'], Field(
         description=(
             'By the measured prefill rate: try all the same, reject the goal, or publish the '
@@ -138,6 +148,8 @@ class AdmissionSettings(Group):
 
 class Limits(Group):
     """``limits.*``: what may enter; more is refused with value and limit."""
+
+    IS_LIVE = True
 
     prompt_bytes: Annotated[int, Field(
         ge=1, le=1_048_576, description='Longest prompt of a goal, UTF-8 [bytes].')] = 65_536

@@ -40,7 +40,8 @@ class ParameterSpec:
     One ROS parameter, as its pydantic field declares it.
 
     ``ge`` and ``le`` are inclusive; a number has at least ``ge``. ``choices`` is empty where every
-    string is allowed; ``remedy`` replaces the general advice about a value out of range.
+    string is allowed; ``remedy`` replaces the general advice about a value out of range;
+    ``is_live`` parameters may change while the node is configured.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ParameterSpec:
     le: float | None = None
     choices: tuple[str, ...] = ()
     remedy: str = ''
+    is_live: bool = False
 
     @property
     def range_text(self) -> str:
@@ -105,10 +107,10 @@ def specs_from_model(model: type[BaseModel], prefix: str = '') -> Iterator[Param
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from specs_from_model(info.annotation, name)
         else:
-            yield _spec_from_field(name, info)
+            yield _spec_from_field(name, info, is_live=bool(getattr(model, 'IS_LIVE', False)))
 
 
-def _spec_from_field(name: str, info: FieldInfo) -> ParameterSpec:
+def _spec_from_field(name: str, info: FieldInfo, *, is_live: bool) -> ParameterSpec:
     if not info.description:
         raise ValueError(f'{name} has no description')
     limits = {side: getattr(item, side)
@@ -116,7 +118,8 @@ def _spec_from_field(name: str, info: FieldInfo) -> ParameterSpec:
     extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
     return ParameterSpec(
         name, info.default, type(info.default), info.description,
-        choices=get_args(info.annotation), remedy=str(extra.get('remedy', '')), **limits)
+        choices=get_args(info.annotation), remedy=str(extra.get('remedy', '')),
+        is_live=is_live, **limits)
 
 
 def near_match(name: str, known: Sequence[str]) -> str:

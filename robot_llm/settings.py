@@ -64,6 +64,19 @@ class Settings(Group):
             raise ConfigError(*problems)
         return settings
 
+    def with_changes(self, changes: Mapping[str, object]) -> Self:
+        """
+        Return these settings with some values changed.
+
+        :param changes: ``group.field`` → value as ROS gave it
+        :raises ConfigError: with all problems at once; nothing is changed then
+        """
+        current = {}
+        for spec in all_specs():
+            group, _, field = spec.name.rpartition('.')
+            current[spec.name] = getattr(getattr(self, group) if group else self, field)
+        return self.from_flat({**current, **changes})
+
     @model_validator(mode='after')
     def _check_relations(self) -> Self:
         if problems := _relation_problems(self):

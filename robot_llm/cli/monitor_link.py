@@ -1,6 +1,7 @@
 """The monitor's place in the graph: topics in, cancel and replay out; it can hold nothing up."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import Full, Queue
 from threading import Thread
 import time
@@ -30,6 +31,15 @@ MAX_EVENTS: Final = 8192
 """Eight whole streams. A screen that stands still for longer (Ctrl-S) sees a gap in the answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A call of a service that has not been answered."""
+
+    client: Any
+    until_s: float
+    to_event: Callable[[Any], Any]
+
+
 class MonitorLink:
     """
     A node of its own on a thread of its own; whatever comes lies in ``events``.
@@ -50,7 +60,7 @@ class MonitorLink:
         self.node = rclpy.create_node(
             'robot_llm_monitor', context=self._context, use_global_arguments=False)
         self._presence: Presence | None = None
-        self._waiting: dict[Any, tuple[float, Callable[[Any], Any]]] = {}
+        self._waiting: dict[Any, _Waiting] = {}
         latched = DurabilityPolicy.TRANSIENT_LOCAL
         for message_type, name, qos in (
             (Token, f'{server}/tokens', QoSProfile(
@@ -105,8 +115,8 @@ class MonitorLink:
             self._put(to_event(None))
             return
         future = client.call_async(request)
-        self._waiting[future] = (time.monotonic() + ANSWER_TIMEOUT_S, to_event)
-        future.add_done_callback(self._answer)
+        self._waiting[future] = _Waiting(client, time.monotonic() + ANSWER_TIMEOUT_S, to_event)
+        future.add_done_callback(lambda done: self._answer(client, done))
 
     # On the spin thread.
 
@@ -116,28 +126,29 @@ class MonitorLink:
         except ExternalShutdownException:
             return
 
-    def _put(self, event: Any) -> None:
+    def _put(self, event: Any) -> bool:
         try:
             self.events.put_nowait(event)
         except Full:
-            return
+            return False
+        return True
 
-    def _answer(self, future: Any) -> None:
+    def _answer(self, client: Any, future: Any) -> None:
         if waiting := self._waiting.pop(future, None):
-            self._put(waiting[1](future.result() if future.done() else None))
+            client.remove_pending_request(future)
+            self._put(waiting.to_event(future.result() if future.done() else None))
 
     def _look(self) -> None:
         """See whether the node is there, and give up on services that do not answer."""
         name = f'{self._server}/status'
         is_there = self.node.count_publishers(name) > 0
         presence = Presence(is_there, () if is_there else self._others())
-        if presence != self._presence:
+        if presence != self._presence and self._put(presence):
             self._presence = presence
-            self._put(presence)
         now_s = time.monotonic()
-        for future, (until_s, _) in tuple(self._waiting.items()):
-            if until_s < now_s:
-                self._answer(future)
+        for future, waiting in tuple(self._waiting.items()):
+            if waiting.until_s < now_s:
+                self._answer(waiting.client, future)
 
     def _others(self) -> tuple[str, ...]:
         """Return the names of the inference nodes that are in the graph."""

@@ -17,8 +17,8 @@ class Scheduler:
     """
 
     def __init__(self, policy: PreemptPolicy, max_queue: int) -> None:
-        self._policy = policy
-        self._max_queue = max_queue
+        self.policy = policy
+        self.max_queue = max_queue
         self._waiting: deque[Request] = deque()
         self.running: Request | None = None
 
@@ -44,12 +44,12 @@ class Scheduler:
 
         :raises QueueFullError: if the policy leaves no place now
         """
-        if self._policy == 'reject' and not self.is_idle:
+        if self.policy == 'reject' and not self.is_idle:
             raise QueueFullError(
                 'the engine is busy and preempt.policy is reject; try again when it is idle')
-        if self._policy == 'queue' and len(self._waiting) >= self._max_queue:
+        if self.policy == 'queue' and len(self._waiting) >= self.max_queue:
             raise QueueFullError(
-                f'{len(self._waiting)} goals wait and preempt.max_queue={self._max_queue}; '
+                f'{len(self._waiting)} goals wait and preempt.max_queue={self.max_queue}; '
                 'try again later or raise the limit')
 
     def submit(self, request: Request) -> tuple[Request, ...]:
@@ -63,7 +63,7 @@ class Scheduler:
         """
         self.check_capacity()
         preempted: tuple[Request, ...] = ()
-        if self._policy == 'newest_wins':
+        if self.policy == 'newest_wins':
             preempted = self.requests
             self._waiting.clear()
         self._waiting.append(request)
@@ -99,7 +99,7 @@ class Scheduler:
         assert len(set(map(id, self._waiting))) == len(self._waiting)
         assert self.running is None or self.running.status in (
             RequestStatus.PREFILL, RequestStatus.DECODE)
-        if self._policy == 'queue':
-            assert len(self._waiting) <= self._max_queue
+        if self.policy == 'queue':
+            assert len(self._waiting) <= self.max_queue
         else:
             assert len(self._waiting) <= 1

@@ -99,6 +99,11 @@ class Worker:
         """Nothing runs and nothing waits."""
         return self._scheduler.is_idle
 
+    def set_policy(self, policy: PreemptPolicy, max_queue: int) -> None:
+        """Let what follows go by another policy; what waits now goes on waiting."""
+        with self._changed:
+            self._scheduler.policy, self._scheduler.max_queue = policy, max_queue
+
     def check_capacity(self) -> None:
         """
         Refuse a request that ``submit`` would refuse now.

@@ -13,7 +13,7 @@ import yaml
 Split = Literal['fit', 'threshold', 'test']
 SPLITS: Final[tuple[Split, ...]] = ('fit', 'threshold', 'test')
 
-MIN_TEXTS, MAX_TEXTS = 2, 4
+MIN_TEXTS, MAX_TEXTS = 1, 4
 MAX_TEXT_BYTES: Final = 8192
 """The node's own limit of a scene description, ``limits.scene_bytes``."""
 

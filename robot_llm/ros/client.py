@@ -22,6 +22,8 @@ STREAM_DEPTH: Final = 1024
 """The node's default ``topics.token_depth``: a slow reader keeps a whole answer."""
 
 TokenCallback = Callable[[Token], None]
+CallSoon = Callable[[Callable[[], object]], object]
+"""Runs a function on the spin thread."""
 
 
 class Answer:
@@ -31,7 +33,9 @@ class Answer:
     ``wait`` and ``wait_for`` block the calling thread, which must not be the spin thread.
     """
 
-    def __init__(self, goal_id: bytes, on_token: TokenCallback | None) -> None:
+    def __init__(
+        self, goal_id: bytes, on_token: TokenCallback | None, call_soon: CallSoon,
+    ) -> None:
         self.goal_id = goal_id
         self.tokens: list[Token] = []
         self.decisions: list[Decision] = []
@@ -43,6 +47,7 @@ class Answer:
         self._handle: Any = None
         self._wants_cancel = False
         self._on_token = on_token
+        self._call_soon = call_soon
         self._changed = Condition()
 
     @property
@@ -77,7 +82,7 @@ class Answer:
         with self._changed:
             self._wants_cancel = True
             if self._handle is not None:
-                self._handle.cancel_goal_async()
+                self._call_soon(self._handle.cancel_goal_async)
 
     # On the spin thread.
 
@@ -95,6 +100,12 @@ class Answer:
         """Take a decision; the last one holds."""
         with self._changed:
             self.decisions.append(decision)
+            self._changed.notify_all()
+
+    def fail(self, reason: str) -> None:
+        """Note that no result will come."""
+        with self._changed:
+            self.failure = reason
             self._changed.notify_all()
 
     def on_accepted(self, future: Any) -> None:
@@ -209,9 +220,18 @@ class Client:
         """
         goal.client = self.node.get_fully_qualified_name()
         goal_id = uuid.uuid4().bytes
-        answer = self._answers[goal_id] = Answer(goal_id, on_token)
-        self._action.send_goal_async(
-            goal, goal_uuid=UUID(uuid=list(goal_id))).add_done_callback(answer.on_accepted)
+        answer = self._answers[goal_id] = Answer(goal_id, on_token, self._executor.create_task)
+
+        # rclpy notes a request after it has sent it: from another thread than the one that spins,
+        # a node that answers in between is not heard, and the goal would be waited for for ever.
+        def send() -> None:
+            try:
+                self._action.send_goal_async(
+                    goal, goal_uuid=UUID(uuid=list(goal_id))).add_done_callback(answer.on_accepted)
+            except Exception as error:  # noqa: B902  raised here it would end the spin thread
+                answer.fail(f'the goal cannot be sent: {error}')
+
+        self._executor.create_task(send)
         return answer
 
     def _token_callback(self, token: Token) -> None:

@@ -5,7 +5,7 @@ from threading import Lock
 
 from robot_llm.core.request import FinishReason, Request, Scene
 from robot_llm.engine.worker import Worker
-from robot_llm.errors import RequestError, RobotLlmError
+from robot_llm.errors import MalformedFieldError, RequestError, RobotLlmError
 from robot_llm.ros.streamer import Streamer
 from robot_llm.settings import Settings
 
@@ -23,8 +23,8 @@ class Dispatcher:
     ) -> None:
         self._worker = worker
         self._streamer = streamer
-        self._is_newest_wins = settings.preempt.policy == 'newest_wins'
-        self._wait_s = settings.scene.wait_s
+        self.settings = settings
+        """``preempt.*`` and ``scene.*`` are read anew for every goal."""
         self._clock = clock
         self._lock = Lock()
         self._open: set[Request] = set()
@@ -36,15 +36,16 @@ class Dispatcher:
         with self._lock:
             return tuple(self._open)
 
-    def dispatch(self, request: Request, scene: Scene) -> None:
+    def dispatch(self, request: Request, scene: Scene, *, is_scene_expected: bool) -> None:
         """
         Start a request's life: its session, its deadlines, its place in the queue.
 
         :param request: WAITING, bound to an epoch
-        :param scene: the current one; epoch 0 if the robot publishes none
+        :param scene: the current one; epoch 0 before the first
+        :param is_scene_expected: False if the robot publishes none: nothing is waited for
         """
         self._streamer.register(request)
-        is_early = request.scene.epoch > scene.epoch > 0
+        is_early = is_scene_expected and request.scene.epoch > scene.epoch
         with self._lock:
             self._open.add(request)
             if is_early:
@@ -53,12 +54,12 @@ class Dispatcher:
             self._worker.stop(request, FinishReason.SCENE_CHANGED)
         elif is_early:
             self._streamer.call_at(
-                self._clock() + self._wait_s, lambda: self._give_up(request))
+                self._clock() + self.settings.scene.wait_s, lambda: self._give_up(request))
         else:
             self._submit(request)
 
     def _submit(self, request: Request) -> None:
-        if self._is_newest_wins:
+        if self.settings.preempt.policy == 'newest_wins':
             for held in self._take_held(lambda _: True):
                 self._worker.stop(held, FinishReason.PREEMPTED)
         try:
@@ -70,7 +71,7 @@ class Dispatcher:
         for late in self._take_held(lambda held: held is request):
             self._worker.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
                 f'scene_epoch={late.scene.epoch} did not arrive on ~/scene within '
-                f'scene.wait_s={self._wait_s} s; publish the scene before the goal, or send 0 '
+                f'scene.wait_s={self.settings.scene.wait_s} s; publish the scene before the goal, or send 0 '
                 'for the current one'))
 
     def _take_held(self, is_wanted: Callable[[Request], bool]) -> list[Request]:
@@ -80,14 +81,22 @@ class Dispatcher:
             self._held.difference_update(wanted)
             return wanted
 
-    def change_scene(self, scene: Scene) -> None:
-        """End the requests of older scenes, start those that waited for this one."""
+    def change_scene(self, scene: Scene, problem: str = '') -> None:
+        """
+        End the requests of older scenes, start those that waited for this one.
+
+        :param problem: why nobody can be served on this scene; empty if it is usable
+        """
         with self._lock:
             stale = [request for request in self._open if request.scene.epoch < scene.epoch]
             self._held.difference_update(stale)
         for request in stale:
             self._worker.stop(request, FinishReason.SCENE_CHANGED)
         for request in self._take_held(lambda held: held.scene.epoch == scene.epoch):
+            if problem:
+                self._worker.stop(
+                    request, FinishReason.ERROR, error=MalformedFieldError(problem))
+                continue
             request.scene = scene
             self._submit(request)
 

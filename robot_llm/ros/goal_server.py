@@ -11,7 +11,7 @@ from rclpy.node import Node
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Session
 from robot_llm.core.timing import GenerationStats
-from robot_llm.errors import EngineError, ErrorCode, RequestError, RobotLlmError
+from robot_llm.errors import EngineError, ErrorCode, MalformedFieldError, RobotLlmError
 from robot_llm.ros.action_server import StreamingActionServer
 from robot_llm.ros.conversions import check_goal, request_from_goal, result_message
 from robot_llm.ros.service import Service
@@ -57,7 +57,7 @@ class GoalServer:
 
     def _goal_callback(self, goal: Any) -> GoalResponse:
         try:
-            service = self._usable_service()
+            service = self._usable_service(goal)
             check_goal(goal, service)
             service.worker.check_capacity()
         except RobotLlmError as error:
@@ -65,18 +65,19 @@ class GoalServer:
             return GoalResponse.REJECT
         return GoalResponse.ACCEPT
 
-    def _usable_service(self) -> Service:
+    def _usable_service(self, goal: Any) -> Service:
         """
-        Return the service if it takes goals now.
+        Return the service if it takes this goal now.
 
         :raises EngineError: if the node is not active
-        :raises RequestError: if the current scene cannot be used
+        :raises MalformedFieldError: if the current scene cannot be used
         """
         service = self._service
         if service is None or not service.accepting:
             raise EngineError('the node is not active; activate it first')
-        if service.scene.problem:
-            raise RequestError(service.scene.problem)
+        # A goal that names a later scene waits for it, whatever is wrong with this one.
+        if service.scene.problem and goal.scene_epoch <= service.scene.current.epoch:
+            raise MalformedFieldError(service.scene.problem)
         return service
 
     def _refuse(self, error: RobotLlmError) -> None:
@@ -89,7 +90,7 @@ class GoalServer:
         goal_id, now_s = bytes(goal_handle.goal_id.uuid), time.monotonic()
         goal = goal_handle.request
         try:
-            service = self._usable_service()
+            service = self._usable_service(goal)
             scene = service.scene.current
             request = request_from_goal(
                 goal, goal_id, check_goal(goal, service), service.settings,
@@ -101,7 +102,8 @@ class GoalServer:
                 error_msg=str(error)), is_canceled=False, has_succeeded=False)
             return
         self._goals[goal_id] = _Goal(goal_handle, request)
-        service.dispatcher.dispatch(request, scene)
+        service.dispatcher.dispatch(
+            request, scene, is_scene_expected=service.scene.is_expected)
 
     def _cancel_callback(self, goal_handle: Any) -> CancelResponse:
         """Stop a goal at once; its result follows behind rclpy's own step to CANCELING."""

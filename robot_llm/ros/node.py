@@ -22,7 +22,7 @@ from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import (
-    declare_parameters, profiles_folder, read_settings, refuse_changes, status_lease_s)
+    declare_parameters, guard_changes, profiles_folder, read_settings, status_lease_s)
 from robot_llm.ros.reporter import Reporter
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.service import Service
@@ -65,7 +65,9 @@ class RobotLlmNode(LifecycleNode):
         """What the process ends with; 1 if it has to be started again."""
         self._health = Health(self, self._lifecycle_label, status_lease_s(self))
         self._goal_server = GoalServer(self, self._health.note_refusal)
-        refuse_changes(self, lambda: self._service is not None)
+        guard_changes(
+            self, lambda: self._service.settings if self._service else None,
+            self._apply_settings)
 
     @property
     def executor_name(self) -> str:
@@ -225,6 +227,14 @@ class RobotLlmNode(LifecycleNode):
         return not self._has_left_engine
 
     # What others call.
+
+    def _apply_settings(self, settings: Settings) -> None:
+        """Let changed live parameters count for the next goal."""
+        assert self._service is not None
+        self._service.settings = settings
+        self._service.worker.set_policy(settings.preempt.policy, settings.preempt.max_queue)
+        self._service.dispatcher.settings = settings
+        self._service.scene.max_bytes = settings.limits.scene_bytes
 
     def _leave_active(self, failure: RobotLlmError) -> None:
         """Go inactive because the engine is unusable; any thread."""

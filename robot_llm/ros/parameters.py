@@ -1,4 +1,4 @@
-"""The declared parameters on a ROS node: declare, read into ``Settings``, refuse changes."""
+"""The declared parameters on a ROS node: declare, read into ``Settings``, guard changes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +11,7 @@ from rcl_interfaces.msg import (
 from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from robot_llm.errors import ConfigError
 from robot_llm.parameter_spec import ParameterSpec
 from robot_llm.settings import all_specs, Settings, StatusSettings
 
@@ -50,28 +51,44 @@ def status_lease_s(node: Node) -> float:
     return float(value) if is_usable else StatusSettings().lease_s
 
 
-def refuse_changes(node: Node, is_configured: Callable[[], bool]) -> None:
+def guard_changes(
+    node: Node, in_use: Callable[[], Settings | None], apply: Callable[[Settings], None],
+) -> None:
     """
-    Refuse to change a parameter while it is in use; call after ``declare_parameters``.
+    Check every change of a parameter; call after ``declare_parameters``.
 
-    :param is_configured: whether the settings have been read and not yet been dropped
+    Before configure anything may be set. While the settings are in use the live ones may change,
+    all together or not at all, and the others are refused with the remedy.
+
+    :param in_use: the settings that were read at configure; None before and after
+    :param apply: takes the changed settings over
     """
-    names = {spec.name for spec in all_specs()}
+    specs = {spec.name: spec for spec in all_specs()}
 
     def on_set(parameters: list[Parameter]) -> SetParametersResult:
-        ours = [parameter for parameter in parameters if parameter.name in names]
-        for parameter in ours:
-            if is_configured():
-                return SetParametersResult(successful=False, reason=(
-                    f'{parameter.name} needs a new configure: deactivate and clean up the node '
-                    'first'))
-            # Dynamic typing lets `ros2 param delete` undeclare a parameter.
+        changes = {p.name: p for p in parameters if p.name in specs}
+        # Dynamic typing lets `ros2 param delete` undeclare a parameter.
+        for name, parameter in changes.items():
             if parameter.type_ == Parameter.Type.NOT_SET:
-                return SetParametersResult(successful=False, reason=(
-                    f'{parameter.name} cannot be deleted; set it to its default'))
+                return _refusal(f'{name} cannot be deleted; set it to its default')
+        settings = in_use()
+        if settings is None or not changes:
+            return SetParametersResult(successful=True)
+        for name in changes:
+            if not specs[name].is_live:
+                return _refusal(
+                    f'{name} needs a new configure: deactivate and clean up the node first')
+        try:
+            apply(settings.with_changes({n: p.value for n, p in changes.items()}))
+        except ConfigError as error:
+            return _refusal(str(error))
         return SetParametersResult(successful=True)
 
     node.add_on_set_parameters_callback(on_set)
+
+
+def _refusal(reason: str) -> SetParametersResult:
+    return SetParametersResult(successful=False, reason=reason)
 
 
 def profiles_folder(settings: Settings) -> Path:

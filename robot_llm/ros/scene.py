@@ -18,14 +18,14 @@ class SceneMonitor:
     scene unusable but still current: what was true before is no longer, and goals are refused
     until the next one arrives.
 
-    :param on_change: called on the executor with each newer scene
+    :param on_change: called on the executor with each newer scene, and why it cannot be used
     """
 
     def __init__(
-        self, node: Node, *, max_bytes: int, on_change: Callable[[SceneValue], None],
+        self, node: Node, *, max_bytes: int, on_change: Callable[[SceneValue, str], None],
     ) -> None:
         self._node = node
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._on_change = on_change
         self._lock = Lock()
         self._scene = SceneValue()
@@ -43,6 +43,12 @@ class SceneMonitor:
         with self._lock:
             return self._scene
 
+    @property
+    def is_expected(self) -> bool:
+        """Somebody tells the robot what it sees, or has done so before."""
+        return self.current.epoch > 0 or (
+            self._node.count_publishers(self._subscription.topic_name) > 0)
+
     def _scene_callback(self, message: Any) -> None:
         scene = SceneValue(int(message.epoch), message.description)
         num_bytes = len(scene.description.encode('utf-8', 'replace'))
@@ -54,14 +60,14 @@ class SceneMonitor:
                     'ignored', throttle_duration_sec=5.0)
                 return
             self.problem = ''
-            if num_bytes > self._max_bytes:
+            if num_bytes > self.max_bytes:
                 self.problem = (
                     f'scene {scene.epoch} has {num_bytes} bytes and '
-                    f'limits.scene_bytes={self._max_bytes}; shorten the description')
+                    f'limits.scene_bytes={self.max_bytes}; shorten the description')
                 self._node.get_logger().error(self.problem, throttle_duration_sec=5.0)
                 scene = SceneValue(scene.epoch)
             self._scene = scene
-        self._on_change(scene)
+        self._on_change(scene, self.problem)
 
     def close(self) -> None:
         """Destroy the subscription."""

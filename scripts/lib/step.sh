@@ -21,9 +21,9 @@ run_step() {
   mkdir -p "$log_folder"
   say "$name"
   # Its own process group (set -m), so that Ctrl-C can end the compilers below it too; and without
-  # descriptor 9, or a left-over grandchild would hold the lock.
+  # descriptors 8 and 9, or a left-over grandchild would hold the locks.
   set -m
-  { trap - ERR; "$@"; } >"$log" 2>&1 </dev/null 9>&- &
+  { trap - ERR; "$@"; } >"$log" 2>&1 </dev/null 8>&- 9>&- &
   pid=$!
   set +m
   trap 'kill -- -'"$pid"' 2>/dev/null; fail "$step_name" "it was interrupted" "run it again; what is done is kept"' INT TERM HUP

@@ -92,7 +92,7 @@ def test_free_text_has_exactly_the_tokens_that_were_asked_for(
 
 def test_a_shorter_answer_begins_like_a_longer_one(runtime: Runtime, profiles: Profiles) -> None:
     long, short = (generate(runtime, make_request(
-        profiles['text'], 'Tell me a story.', max_tokens=n)).detail for n in (24, 12))
+        profiles['text'], LONG, max_tokens=n)).detail for n in (24, 12))
     assert long.startswith(short) and len(long) > len(short) > 0
 
 

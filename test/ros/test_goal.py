@@ -12,6 +12,7 @@ from robot_llm.detail import validate_detail
 from robot_llm.errors import ErrorCode
 from robot_llm.profile_file import load_profiles
 from robot_llm_msgs.msg import GenerationStats
+from ros_node import TIMEOUT_S
 from ros_planner import Planner, reasons
 
 PROFILES = load_profiles(Path(__file__).parents[2] / 'config' / 'profiles')
@@ -122,3 +123,16 @@ def test_every_token_of_the_statistics_was_streamed(planner: Planner) -> None:
     assert sum(token.num_tokens for token in answer.tokens) == stats.num_completion_tokens
     assert [token.kind for token in answer.tokens[-1:]] == [TokenKind.END]
     assert stats.num_wasted_tokens == 0 and stats.cancel_latency_s == 0.0
+
+
+def test_no_answer_is_lost_to_a_node_that_is_faster_than_its_client(planner: Planner) -> None:
+    """An acceptance that came before rclpy had noted the request was dropped."""
+    answers = [planner.answer('say-slow', max_tokens=1, profile='talk') for _ in range(50)]
+    assert {answer.result.finish_reason for answer in answers} == {FinishReason.LENGTH}
+
+
+def test_a_goal_that_cannot_be_sent_fails_and_leaves_the_client_alive(planner: Planner) -> None:
+    answer = planner.ask('half a surrogate pair: \ud83e')
+    assert answer.wait(TIMEOUT_S)
+    assert 'cannot be sent' in answer.failure
+    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP

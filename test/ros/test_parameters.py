@@ -101,20 +101,40 @@ def test_a_list_where_a_number_is_needed_is_refused_by_name(make_node):
     assert 'not an integer; write a whole number' in problem
 
 
-def test_a_change_before_configure_counts_and_one_after_it_is_refused(make_node):
+def test_before_configure_any_parameter_may_change(make_node):
     node = make_node()
-    is_configured = False
-    parameters.refuse_changes(node, lambda: is_configured)
-    result, = node.set_parameters([Parameter('sampling.top_k', value=7)])
+    parameters.guard_changes(node, lambda: None, pytest.fail)
+    result, = node.set_parameters([Parameter('model.n_ctx', value=512)])
     assert result.successful
-    assert parameters.read_settings(node).sampling.top_k == 7
+    assert parameters.read_settings(node).model.n_ctx == 512
 
-    is_configured = True
+
+def test_while_in_use_a_live_parameter_is_applied(make_node):
+    node, applied = make_node(), []
+    parameters.guard_changes(node, Settings, applied.append)
     result, = node.set_parameters([Parameter('sampling.top_k', value=8)])
+    assert result.successful
+    assert [settings.sampling.top_k for settings in applied] == [8]
+
+
+def test_while_in_use_the_others_need_a_new_configure(make_node):
+    node = make_node()
+    parameters.guard_changes(node, Settings, pytest.fail)
+    result, = node.set_parameters([Parameter('model.n_ctx', value=512)])
     assert not result.successful
     assert result.reason == (
-        'sampling.top_k needs a new configure: deactivate and clean up the node first')
-    assert parameters.read_settings(node).sampling.top_k == 7
+        'model.n_ctx needs a new configure: deactivate and clean up the node first')
+    assert parameters.read_settings(node) == Settings()
+
+
+def test_a_live_change_that_breaks_a_relation_is_refused_whole(make_node):
+    node = make_node()
+    parameters.guard_changes(node, Settings, pytest.fail)
+    result = node.set_parameters_atomically([
+        Parameter('sampling.top_k', value=8), Parameter('limits.max_tokens', value=2000)])
+    assert not result.successful
+    assert 'topics.token_depth=1024 is below limits.max_tokens + 2 = 2002' in result.reason
+    assert parameters.read_settings(node) == Settings()
 
 
 def test_a_parameter_out_of_range_is_refused_when_set_and_names_the_range(make_node):
@@ -126,7 +146,7 @@ def test_a_parameter_out_of_range_is_refused_when_set_and_names_the_range(make_n
 
 def test_a_parameter_cannot_be_deleted(make_node):
     node = make_node()
-    parameters.refuse_changes(node, lambda: False)
+    parameters.guard_changes(node, lambda: None, pytest.fail)
     result, = node.set_parameters([Parameter('sampling.top_k', Parameter.Type.NOT_SET)])
     assert not result.successful
     assert result.reason == 'sampling.top_k cannot be deleted; set it to its default'
@@ -135,7 +155,7 @@ def test_a_parameter_cannot_be_deleted(make_node):
 
 def test_parameters_of_others_are_not_refused_while_configured(make_node):
     node = make_node()
-    parameters.refuse_changes(node, lambda: True)
+    parameters.guard_changes(node, Settings, pytest.fail)
     node.declare_parameter('other', 1)
     result, = node.set_parameters([Parameter('other', value=2)])
     assert result.successful
