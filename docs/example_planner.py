@@ -1,8 +1,7 @@
 """A planner in one file: what the robot sees becomes goals, fresh decisions become motion."""
-
 import uuid
 
-from geometry_msgs.msg import Twist
+from geometry_msgs.msg import Twist, Vector3
 import rclpy
 from rclpy.action import ActionClient
 from rclpy.duration import Duration
@@ -14,20 +13,85 @@ from robot_llm_msgs.msg import Decision, Scene
 from std_msgs.msg import String
 from unique_identifier_msgs.msg import UUID
 
-SPEED_MPS = {'continue': 1.0, 'slow': 0.3, 'stop': 0.0}
+SPEED_MPS = {'continue': 1.0, 'slow': 0.3}  # stop, and every word we do not know: 0
 
 
 class Planner(Node):
+
     def __init__(self):
         super().__init__('planner')
-        # A decision moves the robot for max_age_s; ask_s is how long the model may think.
-        self.max_age = Duration(seconds=self.declare_parameter('max_age_s', 2.0).value)
-        self.ask = Duration(seconds=self.declare_parameter('ask_s', 1.0).value)
-        self.epoch, self.seen, self.goal, self.handle, self.decision = 0, '', None, None, None
-        self.seen_at = self.asked_at = Time(clock_type=self.get_clock().clock_type)
+        self.max_age_s = self.declare_parameter('max_age_s', 2.0).value
+        self.ask_s = self.declare_parameter('ask_s', 1.0).value  # longer than a decision takes
+        self.epoch = int(self.now_s() * 1e3)  # rises over a restart too
+        self.seen, self.seen_s, self.asked_s = '', 0.0, 0.0
+        self.goal_id, self.handle, self.decision = b'', None, None
         self.actions = ActionClient(self, Generate, 'robot_llm/generate')
         self.scenes = self.create_publisher(Scene, 'robot_llm/scene', 1)
         self.motor = self.create_publisher(Twist, 'cmd_vel', 1)
         self.create_subscription(Decision, 'robot_llm/decision', self.on_decision, 10)
         self.create_subscription(String, 'seen', self.on_seen, 1)
         self.create_timer(0.1, self.tick)
+
+    def now_s(self):
+        return self.get_clock().now().nanoseconds * 1e-9
+
+    def on_seen(self, message):  # comes again and again, changed or not
+        self.seen_s = self.now_s()
+        if message.data != self.seen:  # another world: no old word is true in it
+            self.seen, self.epoch, self.decision = message.data, self.epoch + 1, None
+            self.scenes.publish(Scene(epoch=self.epoch, description=self.seen))
+            self.ask()
+
+    def ask(self):
+        self.cancel()
+        self.asked_s, self.goal_id = self.now_s(), uuid.uuid4().bytes
+        self.actions.send_goal_async(Generate.Goal(
+            prompt='May the robot drive on?', scene_epoch=self.epoch,
+            decision_deadline=Duration(seconds=self.ask_s).to_msg(),
+            client=self.get_fully_qualified_name(),
+        ), goal_uuid=UUID(uuid=list(self.goal_id))).add_done_callback(self.on_answered)
+
+    def on_answered(self, future):  # a refused goal is asked again by tick
+        handle = future.result()
+        if bytes(handle.goal_id.uuid) == self.goal_id:
+            self.handle = handle if handle.accepted else None
+        elif handle.accepted:  # the world was faster than the answer
+            handle.cancel_goal_async()
+
+    def cancel(self):  # frees the engine; harmless when the goal has ended
+        if self.handle is not None:
+            self.handle.cancel_goal_async()
+        self.goal_id, self.handle = b'', None
+
+    def on_decision(self, decision):
+        if bytes(decision.goal_id.uuid) == self.goal_id and decision.scene_epoch == self.epoch:
+            self.decision = decision  # a second one of the same goal takes the first one back
+
+    def tick(self):
+        if self.now_s() - self.seen_s > self.max_age_s:  # blind: nothing to ask about
+            self.seen, self.decision = '', None
+            self.cancel()
+        elif self.now_s() - self.asked_s > self.ask_s:
+            self.ask()
+        is_fresh = self.decision is not None and 0 <= self.now_s() - Time.from_msg(
+            self.decision.stamp).nanoseconds * 1e-9 <= self.max_age_s
+        self.drive(SPEED_MPS.get(self.decision.word, 0.0) if is_fresh else 0.0)
+
+    def drive(self, speed_mps):
+        self.motor.publish(Twist(linear=Vector3(x=speed_mps)))
+
+
+def main():
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    planner = Planner()
+    try:
+        rclpy.spin(planner)
+    except KeyboardInterrupt:
+        planner.cancel()
+        planner.drive(0.0)
+    planner.destroy_node()
+    rclpy.shutdown()
+
+
+if __name__ == '__main__':
+    main()

@@ -37,10 +37,13 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         return mapping
 
 
-def load_profiles(folder: Path, limits: Limits = Limits()) -> dict[str, ResponseProfile]:
+def load_profiles(
+    folder: Path, limits: Limits = Limits(), *, require_heads: bool = True,
+) -> dict[str, ResponseProfile]:
     """
     Return the profiles in ``folder`` by name; the name is the file's, without ``.yaml``.
 
+    :param require_heads: whether the file of a decision head must be there
     :raises ConfigError: one sentence per problem in any file, or if there is no profile at all
     """
     try:
@@ -57,7 +60,7 @@ def load_profiles(folder: Path, limits: Limits = Limits()) -> dict[str, Response
     problems: list[str] = []
     for path in files:
         try:
-            profiles[path.stem] = _load_profile(path, limits)
+            profiles[path.stem] = _load_profile(path, limits, require_heads)
         except ConfigError as error:
             problems.extend(f'{path.name}: {problem}' for problem in error.problems)
     if problems:
@@ -73,7 +76,7 @@ def check_default_profile(profiles: Mapping[str, ResponseProfile], name: str) ->
             f'{near_match(name, tuple(profiles)) or "; choose one of them"}')
 
 
-def _load_profile(path: Path, limits: Limits) -> ResponseProfile:
+def _load_profile(path: Path, limits: Limits, require_heads: bool) -> ResponseProfile:
     if path.suffix != '.yaml' or not re.fullmatch('[a-z][a-z0-9_]*', path.stem):
         raise ConfigError(
             'the file name is the profile name; rename it to lower-case letters, digits and _ '
@@ -88,10 +91,12 @@ def _load_profile(path: Path, limits: Limits) -> ResponseProfile:
         raise ConfigError(*_sentences(error)) from error
     if problems := list(_limit_problems(profile, limits)):
         raise ConfigError(*problems)
-    return _with_head_path(profile, path.parent)
+    return _with_head_path(profile, path.parent, require_heads)
 
 
-def _with_head_path(profile: ResponseProfile, folder: Path) -> ResponseProfile:
+def _with_head_path(
+    profile: ResponseProfile, folder: Path, is_required: bool,
+) -> ResponseProfile:
     """Make the head's file absolute; whether it fits the model shows when that is loaded."""
     if not profile.decision.head:
         return profile
@@ -101,6 +106,8 @@ def _with_head_path(profile: ResponseProfile, folder: Path) -> ResponseProfile:
         if place.is_file():
             decision = profile.decision.model_copy(update={'head': str(place.resolve())})
             return profile.model_copy(update={'decision': decision})
+    if not is_required:
+        return profile
     raise ConfigError(
         f'decision.head={profile.decision.head!r} is neither in {folder} nor in {folder.parent}; '
         'fit one with `ros2 run robot_llm evaluate fit`, or set decision.method to words')

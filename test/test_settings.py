@@ -89,7 +89,8 @@ def test_an_integer_is_taken_where_a_float_is_declared():
     ('model.flash_attn', True,
      'model.flash_attn=True is a boolean, not a string; put it in quotes '
      '(YAML reads an unquoted on, off, yes, no or 12 as something else)'),
-    ('scene.policy', 'restart', "scene.policy='restart' is not one of abort; choose abort"),
+    ('scene.policy', 'drop',
+     "scene.policy='drop' is not one of abort, restart; choose abort, restart"),
     ('sampling.temprature', 0.5,
      'sampling.temprature=0.5 is not a parameter of this node; '
      'did you mean sampling.temperature?'),

@@ -63,7 +63,7 @@ class LineWriter:
 
     def _changes(self, now_s: float) -> Iterator[str]:
         """Yield the state and the health if they are others than last time."""
-        level, message, _ = self._state.health
+        level, message, _ = self._state.health(now_s)
         status = self._state.status
         model = f'{status.model} on {status.device}' if status and status.model else 'no model'
         told = (f'node     {self._state.state_name(now_s)}, {printable(model)}',

@@ -12,7 +12,7 @@ from robot_llm.cli.monitor_link import MonitorLink
 from robot_llm.cli.monitor_state import MonitorState
 from robot_llm.cli.monitor_tables import health_text, paint_goals, paint_health
 from robot_llm.cli.monitor_view import (
-    paint_answer, paint_decision, paint_header, Painted, QUIET, stream_text)
+    paint_answer, paint_decision, paint_header, paint_notice, Painted, QUIET, stream_text)
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -33,14 +33,14 @@ h   everything the node says on /diagnostics
 q   quit; Esc closes a page like this one, arrows and Page Down move in it
 
 decision  the word in force, who made it, how long after the goal it came.
-          Bars: the probability of each word; behind them how sure the best
-          one is, and what part of all it might have said the words make up.
+          Bars: the probability of each word. confidence: of the likeliest.
+          mass: what part of all that the model might have said they are.
 answer    the stream as it comes. For people: nothing may act on it.
 goals     first: until the decision; /token: each token behind it; total:
           until the END. Taken from the messages, on the node's clock.
 """
 
-Paint = Callable[[MonitorState, int, int], Painted]
+Paint = Callable[[MonitorState, int, int, float], Painted]
 
 
 class Panel(Static):
@@ -51,13 +51,13 @@ class Panel(Static):
         self._paint = paint
         self._shown = Text()
 
-    def show(self, state: MonitorState) -> None:
+    def show(self, state: MonitorState, now_s: float) -> None:
         """Paint again if there is something else to see."""
         if self.size.height < 1:
             return
-        painted = self._paint(state, self.size.width, self.size.height)
-        if self.border_title != painted.title:
-            self.border_title = painted.title
+        painted = self._paint(state, self.size.width, self.size.height, now_s)
+        if self.border_title != f' {painted.title} ':
+            self.border_title = f' {painted.title} '
         if self._shown != painted.text:
             self._shown = painted.text
             self.update(painted.text)
@@ -104,8 +104,8 @@ class Monitor(App[int]):
     CSS = """
     #header { height: 2; }
     #upper { height: 1fr; min-height: 6; }
-    #decision { width: 3fr; height: 100%; }
-    #health { width: 2fr; height: 100%; }
+    #decision { width: 11fr; height: 100%; }
+    #health { width: 9fr; height: 100%; }
     #answer { height: 1.4fr; min-height: 5; }
     #goals { height: 1fr; min-height: 4; }
     #notice, #keys { height: 1; }
@@ -132,15 +132,13 @@ class Monitor(App[int]):
 
     def compose(self) -> ComposeResult:
         """Lay out the panels."""
-        yield Panel('header', lambda state, width, _: Painted(
-            '', paint_header(state, width, time.monotonic())))
+        yield Panel('header', paint_header)
         with Horizontal(id='upper'):
             yield Panel('decision', paint_decision)
             yield Panel('health', paint_health)
         yield Panel('answer', paint_answer)
         yield Panel('goals', paint_goals)
-        yield Panel('notice', lambda state, *_: Painted(
-            '', Text(f' {state.current_notice(time.monotonic())}', 'bold')))
+        yield Panel('notice', paint_notice)
         yield Static(KEYS, id='keys')
 
     def on_mount(self) -> None:
@@ -154,7 +152,7 @@ class Monitor(App[int]):
         for event in take_all(self._link):
             self.state.feed(event, now_s)
         for panel in self.screen_stack[0].query(Panel):
-            panel.show(self.state)
+            panel.show(self.state, now_s)
 
     def action_cancel_goal(self) -> None:
         """Cancel what runs."""
@@ -177,7 +175,7 @@ class Monitor(App[int]):
 
     def action_health(self) -> None:
         """Show all of the diagnostics."""
-        self.push_screen(Page('health', lambda: health_text(self.state)))
+        self.push_screen(Page('health', lambda: health_text(self.state, time.monotonic())))
 
     def action_help(self) -> None:
         """Show what the keys and the panels mean."""

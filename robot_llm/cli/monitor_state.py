@@ -134,9 +134,14 @@ class MonitorState:
         self.notice = Notice(text, now_s + NOTICE_S)
 
     def _add_status(self, status: Status, now_s: float) -> None:
+        if self.status is not None and status.last_refusal not in ('', self.status.last_refusal):
+            self.say(f'goal refused, {status.last_refusal}', now_s)
         self.status, self._status_s, self._heard_s = status, now_s, now_s
-        goal_id = bytes(status.goal_id.uuid)
-        if any(goal_id):
+        if status.state == Status.STATE_LOADING:
+            # Killed and started again, before the graph had noticed the first.
+            self._cut_off()
+        goal_id = self.running_goal_id
+        if goal_id:
             goal = self.goal(goal_id)
             goal.add_status(status)
             if goal.end is None:
@@ -157,8 +162,12 @@ class MonitorState:
         if was_there and not presence.is_there:
             self.status = None
             self._diagnostics.clear()
-            for goal in self.goals.values():
-                goal.is_cut_off = goal.end is None
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Note that the process is gone that ran the goals without an END."""
+        for goal in self.goals.values():
+            goal.is_cut_off = goal.end is None
 
     # What a painter asks.
 
@@ -196,14 +205,19 @@ class MonitorState:
             return 0.0
         return float(self.status.elapsed_s) + now_s - self._status_s
 
-    @property
-    def health(self) -> tuple[str, str, dict[str, str]]:
-        """Level, message and values of ``/diagnostics``; the worst level and its message win."""
+    def health(self, now_s: float) -> tuple[str, str, dict[str, str]]:
+        """
+        Return level, message and values of ``/diagnostics``.
+
+        The worst level and its message win; STALE is what is not known, or not any more.
+        """
         if not self._diagnostics:
-            return 'STALE', 'nothing on /diagnostics yet', {}
+            return 'STALE', 'nothing on /diagnostics', {}
         statuses = self._diagnostics.values()
-        worst = max(statuses, key=lambda status: level_of(status))
         values = {pair.key: pair.value for status in statuses for pair in status.values}
+        if silence_s := self.silence_s(now_s):
+            return 'STALE', f'figures of {silence_s:.0f} s ago', values
+        worst = max(statuses, key=level_of)
         return LEVELS[min(level_of(worst), len(LEVELS) - 1)], worst.message, values
 
     def current_notice(self, now_s: float) -> str:

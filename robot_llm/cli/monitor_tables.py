@@ -23,7 +23,7 @@ GOAL_TITLES: Final = GOAL_ROW.format(
     'goal', 'decision', 'end', 'first', '/token', 'count', 'total')
 
 
-def paint_goals(state: MonitorState, width: int, height: int) -> Painted:
+def paint_goals(state: MonitorState, width: int, height: int, _now_s: float) -> Painted:
     """
     Return the last goals, the newest first, one line each.
 
@@ -52,12 +52,12 @@ def _goal_line(goal: GoalView) -> Text:
     return line
 
 
-def paint_health(state: MonitorState, width: int, height: int) -> Painted:
+def paint_health(state: MonitorState, width: int, height: int, now_s: float) -> Painted:
     """Return level, message and as many of the figures as there is room for."""
-    level, message, values = state.health
+    level, message, values = state.health(now_s)
     lines = [Text.assemble((f' {level} ', f'bold reverse {LEVEL_STYLES[level]}'), ' ',
                            printable(message))]
-    lines += [Text(f' {name:<18} {value}') for name, value in health_rows(values)]
+    lines += [_health_line(name, value, width) for name, value in health_rows(values)]
     hidden = len(lines) - height
     if hidden > 0:
         del lines[height - 1:]
@@ -67,6 +67,11 @@ def paint_health(state: MonitorState, width: int, height: int) -> Painted:
     return Painted('health', Text('\n').join(lines))
 
 
+def _health_line(name: str, value: str, width: int) -> Text:
+    """Return a figure at the right edge, where it is found at a glance."""
+    return Text(f' {name} {value.rjust(width - len(name) - 3)}')
+
+
 def health_rows(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the figures worth a line; zeros and what the header shows are left out."""
     percentiles: dict[str, list[str]] = {}
@@ -74,17 +79,17 @@ def health_rows(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         if match := PERCENTILE.fullmatch(key):
             percentiles.setdefault(match['name'], []).append(
-                f'{seconds(_float(value))} p{match["percentile"]}')
-        elif key not in IN_HEADER and _float(value) != 0.0:
+                f'p{match["percentile"]} {seconds(_float(value)):>5}')
+        elif value and key not in IN_HEADER and _float(value) != 0.0:
             others[key] = printable(number(value))
     for name in sorted(percentiles, key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST)):
-        yield name, '  '.join(percentiles[name])
+        yield name, ' '.join(percentiles[name])
     yield from others.items()
 
 
-def health_text(state: MonitorState) -> Text:
+def health_text(state: MonitorState, now_s: float) -> Text:
     """Return everything that ``/diagnostics`` says of the node."""
-    level, message, values = state.health
+    level, message, values = state.health(now_s)
     width = max((len(key) for key in values), default=0)
     text = Text.assemble(
         (f' {level} ', f'bold reverse {LEVEL_STYLES[level]}'), ' ', printable(message), '\n')

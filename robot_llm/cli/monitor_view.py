@@ -40,7 +40,7 @@ def wrapped(text: Text, width: int, height: int, *, is_tail: bool = False) -> Te
     return Text('\n').join(lines[-height:] if is_tail else lines[:height])
 
 
-def paint_header(state: MonitorState, width: int, now_s: float) -> Text:
+def paint_header(state: MonitorState, width: int, _height: int, now_s: float) -> Painted:
     """Return two lines: who and in which state, then what it does."""
     name = state.state_name(now_s)
     badge = Text(f' {name} ', style=f'bold reverse {STATE_STYLES.get(name, DOUBT)}')
@@ -52,7 +52,7 @@ def paint_header(state: MonitorState, width: int, now_s: float) -> Text:
     left.truncate(room, overflow='ellipsis', pad=True)
     line = Text(' ', no_wrap=True).append_text(_activity(state, width, now_s))
     line.truncate(width - 1, overflow='ellipsis')
-    return Text('\n').join([Text.assemble(left, ' ', badge), line])
+    return Painted('', Text('\n').join([Text.assemble(left, ' ', badge), line]))
 
 
 def _activity(state: MonitorState, width: int, now_s: float) -> Text:
@@ -66,7 +66,7 @@ def _activity(state: MonitorState, width: int, now_s: float) -> Text:
         return Text('waiting for its status', QUIET)
     queue = f'  queue {status.queue_length}'
     if not state.running_goal_id:
-        return Text.assemble((f'{len(state.goals)} goals seen', QUIET), queue)
+        return Text.assemble(('no goal runs', QUIET), queue)
     goal = state.goal(state.running_goal_id)
     done = status.num_cached_tokens + status.num_prefilled_tokens
     line = Text.assemble(
@@ -79,7 +79,14 @@ def _activity(state: MonitorState, width: int, now_s: float) -> Text:
     return line.append(f'  answer {status.num_completion_tokens}').append(queue)
 
 
-def paint_decision(state: MonitorState, width: int, height: int) -> Painted:
+def paint_notice(state: MonitorState, width: int, _height: int, now_s: float) -> Painted:
+    """Return what the last key did, or why a goal was refused."""
+    notice = Text(f' {printable(state.current_notice(now_s))}', 'bold', no_wrap=True)
+    notice.truncate(width, overflow='ellipsis')
+    return Painted('', notice)
+
+
+def paint_decision(state: MonitorState, width: int, height: int, _now_s: float) -> Painted:
     """Return the decision in force, and each word's probability as a bar."""
     goal = state.current
     if goal is None or not goal.word:
@@ -121,12 +128,12 @@ def _bars(decision: Decision, width: int, height: int) -> Iterator[Text]:
         line.append(bar(probability, max(width - cells - 10, 4)), GOOD if is_chosen else BUSY)
         yield line.append(share(probability).rjust(5))
     rest = len(decision.words) - len(rows)
-    yield Text(f'   sure {share(decision.confidence).strip()}, of all it might have said '
-               f'{share(decision.probability_mass).strip()}'
-               + (f', {rest} words more' if rest else ''), QUIET)
+    yield Text(f'   confidence {share(decision.confidence).strip()}'
+               f'   mass {share(decision.probability_mass).strip()}'
+               + (f'   {rest} words more' if rest else ''), QUIET)
 
 
-def paint_answer(state: MonitorState, width: int, height: int) -> Painted:
+def paint_answer(state: MonitorState, width: int, height: int, _now_s: float) -> Painted:
     """Return the end of the running goal's stream."""
     goal = state.current
     if goal is None:

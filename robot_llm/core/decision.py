@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
@@ -152,13 +153,15 @@ class DecisionLatch:
     """
     The fail-safe rule as an object: one decision, after which only the fallback may follow.
 
-    States: open → standing → fallen, or open → fallen. Nothing leads back.
+    States: open → standing → fallen, or open → fallen. Nothing leads back. Any thread may call:
+    the worker offers while the deadline falls.
     """
 
     def __init__(self, words: Sequence[str], fallback: str) -> None:
         self._words = tuple(words)
         self._fallback = fallback
         self._has_fallen = False
+        self._lock = Lock()
         self.standing: Decision | None = None
         """The decision that holds, published or about to be."""
         self.num_dropped = 0
@@ -170,26 +173,29 @@ class DecisionLatch:
 
         :returns: the decision that stands
         """
-        if self.standing is None:
-            self.standing = decision
-        else:
-            self.num_dropped += 1
-        return self.standing
+        with self._lock:
+            if self.standing is None:
+                self.standing = decision
+            else:
+                self.num_dropped += 1
+            return self.standing
 
-    def fall(self, source: DecisionSource) -> Decision | None:
+    def fall(self, source: DecisionSource, *, only_if_open: bool = False) -> Decision | None:
         """
         Replace what stands by the fallback; only once.
 
         What the model had said stays in the message, so that an operator sees what was revoked.
 
         :param source: why
-        :returns: the decision to publish, None if the latch has fallen before
+        :param only_if_open: do nothing if a decision stands already
+        :returns: the decision to publish, None if nothing changed
         """
-        if self._has_fallen:
-            return None
-        self._has_fallen = True
-        said = self.standing or Decision(self._fallback, source, self._words)
-        self.standing = Decision(
-            self._fallback, source, self._words, said.probabilities, said.confidence,
-            said.probability_mass)
-        return self.standing
+        with self._lock:
+            if self._has_fallen or (only_if_open and self.standing is not None):
+                return None
+            self._has_fallen = True
+            said = self.standing or Decision(self._fallback, source, self._words)
+            self.standing = Decision(
+                self._fallback, source, self._words, said.probabilities, said.confidence,
+                said.probability_mass)
+            return self.standing

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from robot_llm.core.decision import Decision
-from robot_llm.core.request import Request
+from robot_llm.core.decision import Decision, DecisionLatch
+from robot_llm.core.request import Request, Scene
+from robot_llm.core.timing import StageClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,20 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarted:
+    """The same request starts again for a newer scene; what came before is void."""
+
+    request: Request
+    scene: Scene
+    latch: DecisionLatch
+    clock: StageClock
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The request is FINISHED and the engine has put it down; always the last event of it."""
 
     request: Request
 
 
-Event = Alive | Started | Decided | Delta | Finished
+Event = Alive | Started | Decided | Delta | Restarted | Finished

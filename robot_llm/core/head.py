@@ -1,4 +1,4 @@
-"""The fitted decision head: the last hidden state → probabilities, and how strange the scene is."""
+"""The decision head: the last hidden state → probabilities, and how strange the scene is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

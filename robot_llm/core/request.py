@@ -8,7 +8,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
-from robot_llm.core.decision import Decision, DecisionLatch, DecisionSource, Evidence
+from robot_llm.core.decision import DecisionLatch, DecisionSource, Evidence
 from robot_llm.core.timing import StageClock, StopClock, TokenCounts
 from robot_llm.errors import IllegalTransitionError, RobotLlmError
 from robot_llm.profile import ResponseProfile
@@ -97,9 +97,9 @@ class Request:
     """
     One prompt on its way through the engine; identity, not content, makes it unique.
 
-    Written by one thread at a time (executor, then worker), except for ``stop``, ``finish`` and
-    the decision latch, which any thread may call: the first terminal reason wins, and so does the
-    first decision.
+    Written by one thread at a time (executor, then worker), except for ``stop``, ``finish``,
+    ``ask_restart`` and the decision latch, which any thread may call: the first terminal reason
+    wins, and so does the first decision of each scene.
     """
 
     request_id: bytes
@@ -108,7 +108,10 @@ class Request:
     sampling: SamplingParams
     scene: Scene = Scene()
     stop_strings: tuple[str, ...] = ()
+    decision_timeout_s: float = math.inf
+    """From the goal's arrival, or from the scene it was restarted for, to its decision [s]."""
     decision_deadline_s: float = math.inf
+    """The same on the monotonic clock."""
     total_deadline_s: float = math.inf
     client: str = ''
     """Fully qualified name of the node that asks; '' = unknown."""
@@ -117,6 +120,9 @@ class Request:
     counts: TokenCounts = field(default_factory=TokenCounts)
     status: RequestStatus = RequestStatus.WAITING
     finish_reason: FinishReason | None = None
+    next_scene: Scene | None = None
+    """The scene to start again for; None = go on."""
+    num_restarts: int = 0
     error: RobotLlmError | None = None
     detail_json: str = ''
     evidence: Evidence | None = None
@@ -128,8 +134,8 @@ class Request:
 
     @property
     def is_stopping(self) -> bool:
-        """The terminal reason is latched; whoever works on this request must put it down."""
-        return self.finish_reason is not None
+        """Whoever works on this request must put it down: it ends, or starts again."""
+        return self.finish_reason is not None or self.next_scene is not None
 
     def apply(self, event: RequestEvent) -> None:
         """
@@ -164,37 +170,52 @@ class Request:
     def finish(self, reason: FinishReason, *, error: RobotLlmError | None = None) -> bool:
         """Latch a reason nobody asked for: the answer is whole, or it failed by itself."""
         with self._lock:
-            if self.finish_reason is not None:
+            if self.is_stopping:
                 return False
             self.finish_reason, self.error = reason, error
             return True
 
-    def offer(self, decision: Decision) -> Decision:
+    def ask_restart(self, scene: Scene, max_restarts: int, now_s: float) -> bool:
         """
-        Latch ``decision`` unless one stands already.
+        Ask for the same request on a newer scene; the newest one asked for counts.
 
-        :returns: the decision that stands; identical to ``decision`` if this call latched it
+        :param max_restarts: how often a request may start again
+        :param now_s: monotonic clock [s]
+        :returns: False if it has ended, or has been restarted too often
         """
         with self._lock:
-            return self.latch.offer(decision)
+            is_waiting_for_one = self.next_scene is not None
+            if self.finish_reason is not None or (
+                    self.num_restarts >= max_restarts and not is_waiting_for_one):
+                return False
+            self.next_scene = scene
+            if not is_waiting_for_one:
+                self.num_restarts += 1
+                self.stop_clock.requested_s = now_s
+            return True
 
-    def fall(self, source: DecisionSource, *, only_if_open: bool = False) -> Decision | None:
+    def take_restart(self, now_s: float) -> bool:
         """
-        Fall to the profile's fallback, as the first decision or as the revocation of one.
+        Become WAITING again with a decision, a clock and deadlines of their own, if asked to.
 
-        :param source: why
-        :param only_if_open: do nothing if a decision stands already
-        :returns: the decision to publish, None if nothing changed
+        What was generated before is void: it counts as wasted. The worker calls it.
         """
         with self._lock:
-            if only_if_open and self.latch.standing is not None:
-                return None
-            return self.latch.fall(source)
+            if self.finish_reason is not None or self.next_scene is None:
+                return False
+            self.scene, self.next_scene = self.next_scene, None
+        if self.status is not RequestStatus.WAITING:
+            self.apply(RequestEvent.RESTARTED)
+        self.latch = DecisionLatch(self.profile.words, self.profile.decision.fallback)
+        self.clock = self.clock.restarted()
+        self.counts.void()
+        self.decision_deadline_s = now_s + self.decision_timeout_s
+        return True
 
     @property
     def must_fall(self) -> bool:
         """
-        Whether the published decision may not stand, now that the request has ended.
+        Whether the decision that stands may not stand, now that the request has ended.
 
         Without a decision: always. With one: as the profile's ``revoke_on`` says, and always when
         the node itself goes away, since nobody vouches for the word any more.

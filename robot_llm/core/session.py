@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from robot_llm.core.decision import Decision, DecisionSource
-from robot_llm.core.event import Decided, Delta
+from robot_llm.core.event import Decided, Delta, Restarted
 from robot_llm.core.request import FinishReason, Request, SOURCE_OF_REASON
 from robot_llm.core.timing import Stage
 
@@ -39,6 +39,8 @@ class Output:
 
     decision: Decision | None = None
     tokens: tuple[Token, ...] = ()
+    scene_epoch: int = 0
+    """The scene that all of it is about."""
 
 
 class Session:
@@ -52,16 +54,21 @@ class Session:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.text = ''
+        """What was streamed since the last restart."""
         self.is_over = False
         self.must_stop = False
         """The engine goes on behind a word that was not published; stop it with DEADLINE."""
+        self.scene_epoch = request.scene.epoch
+        # The request has new ones as soon as it is restarted; these are of the published part.
+        self._latch = request.latch
+        self._clock = request.clock
+        self._is_decided = False
         self._next_seq = 0
         self._num_silent_tokens = 0
 
-    @property
-    def is_decided(self) -> bool:
-        """A decision was published."""
-        return self._next_seq > 0
+    def elapsed_s(self, now_s: float) -> float:
+        """Return the time since the goal was received [s]."""
+        return self._clock.elapsed_s(now_s)
 
     def decide(self, event: Decided, now_s: float) -> Output:
         """
@@ -70,29 +77,44 @@ class Session:
         A decision that was latched in time and reaches this place after the deadline is late all
         the same: the fallback goes out, and ``must_stop`` is set if that is another word.
         """
-        if self.is_over or self.is_decided:
+        if self.is_over or self._is_decided:
             self._num_silent_tokens += event.num_tokens
             return Output()
-        decision = self.request.latch.standing
+        decision = self._latch.standing
         if now_s > self.request.decision_deadline_s:
-            decision = self.request.fall(DecisionSource.DEADLINE)
+            decision = self._latch.fall(DecisionSource.DEADLINE)
             assert decision is not None, 'only this thread lets a decision fall'
             self.must_stop = decision.word != event.decision.word
         return self._publish_first(decision, event.num_tokens)
 
-    def miss_decision_deadline(self) -> Output:
+    def miss_decision_deadline(self, now_s: float) -> Output:
         """Publish the fallback if no decision stands yet; the engine goes on behind it."""
-        if self.is_over:
-            return Output()
-        decision = self.request.fall(DecisionSource.DEADLINE, only_if_open=True)
+        if self.is_over or self._is_decided or now_s < self.request.decision_deadline_s:
+            return Output()  # a restart has moved the deadline
+        decision = self._latch.fall(DecisionSource.DEADLINE, only_if_open=True)
         return self._publish_first(decision, 0) if decision else Output()
+
+    def restart(self, event: Restarted) -> Output:
+        """Say that what came before is void, and let its decision fall; nothing if none came."""
+        output = Output()
+        if self._is_decided and not self.is_over:
+            is_revoked = 'scene_change' in self.request.profile.decision.revoke_on
+            output = Output(
+                self._latch.fall(DecisionSource.STALE_SCENE) if is_revoked else None,
+                (self._token(TokenKind.RESTART, '', 0),), self.scene_epoch)
+        self.text, self._is_decided, self.must_stop = '', False, False
+        self._num_silent_tokens = 0
+        self.scene_epoch = event.scene.epoch
+        self._latch, self._clock = event.latch, event.clock
+        return output
 
     def append(self, event: Delta) -> Output:
         """Publish a piece of the detail; a piece without text waits for the next one."""
         if self.is_over or not event.text:
             self._num_silent_tokens += event.num_tokens
             return Output()
-        return Output(tokens=(self._token(TokenKind.DETAIL, event.text, event.num_tokens),))
+        token = self._token(TokenKind.DETAIL, event.text, event.num_tokens)
+        return Output(None, (token,), self.scene_epoch)
 
     def finish(self) -> Output:
         """Publish the end: the fallback where the decision may not stand, then END; once."""
@@ -102,18 +124,19 @@ class Session:
         decision: Decision | None = None
         tokens: tuple[Token, ...] = ()
         if request.must_fall:
-            decision = request.fall(SOURCE_OF_REASON[reason])
-        if not self.is_decided and request.latch.standing is not None:
-            first = self._publish_first(request.latch.standing, 0)
-            decision, tokens = first.decision, first.tokens
+            decision = self._latch.fall(SOURCE_OF_REASON[reason])
+        if not self._is_decided and self._latch.standing is not None:
+            decision = self._latch.standing
+            tokens = self._publish_first(decision, 0).tokens
         end = self._token(TokenKind.END, '', 0, reason)
         self.is_over = True
-        return Output(decision, (*tokens, end))
+        return Output(decision, (*tokens, end), self.scene_epoch)
 
     def _publish_first(self, decision: Decision | None, num_tokens: int) -> Output:
-        assert decision is not None and not self.is_decided, 'the first decision comes once'
-        return Output(
-            decision, (self._token(TokenKind.DECISION, decision.word, num_tokens),))
+        assert decision is not None and not self._is_decided, 'the first decision comes once'
+        self._is_decided = True
+        token = self._token(TokenKind.DECISION, decision.word, num_tokens)
+        return Output(decision, (token,), self.scene_epoch)
 
     def _token(
         self, kind: TokenKind, text: str, num_tokens: int, reason: FinishReason | None = None,
@@ -125,9 +148,8 @@ class Session:
         self.text += text
         return token
 
-
-def stamp_output(request: Request, output: Output, now_s: float) -> None:
-    """Stamp on the request's clock that ``output`` was handed to the publishers."""
-    if output.decision is not None:
-        request.clock.mark(Stage.PUBLISHED, now_s)
-    request.clock.publish_tokens(sum(token.num_tokens for token in output.tokens), now_s)
+    def stamp(self, output: Output, now_s: float) -> None:
+        """Stamp on the request's clock that ``output`` was handed to the publishers."""
+        if output.decision is not None:
+            self._clock.mark(Stage.PUBLISHED, now_s)
+        self._clock.publish_tokens(sum(token.num_tokens for token in output.tokens), now_s)

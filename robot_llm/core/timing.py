@@ -30,6 +30,13 @@ class StageClock:
         self._marks: dict[Stage, float] = {}
         self._tokens: list[tuple[float, int]] = []
 
+    def restarted(self) -> 'StageClock':
+        """Return a clock of the same arrival; what was before counts as the queue's time."""
+        clock = StageClock()
+        if Stage.RECEIVED in self._marks:
+            clock.mark(Stage.RECEIVED, self._marks[Stage.RECEIVED])
+        return clock
+
     def mark(self, stage: Stage, now_s: float) -> None:
         """Stamp ``stage``; the first stamp stays."""
         self._marks.setdefault(stage, now_s)
@@ -122,6 +129,12 @@ class TokenCounts:
     num_forced_tokens: int = 0
     num_decode_calls: int = 0
     num_wasted_tokens: int = 0
+
+    def void(self) -> None:
+        """Start again: the answer so far was wasted, the work it took stays counted."""
+        self.num_wasted_tokens += self.num_completion_tokens
+        self.num_completion_tokens = 0
+        self.num_prompt_tokens = self.num_cached_tokens = self.num_prefilled_tokens = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Generation:
         try:
             self._prefill(self._prompt_ids())
             decision = self._decide()
-            standing = self._request.offer(decision)
+            standing = self._request.latch.offer(decision)
             word = self._compiled.decision_set[standing.word]
             self._counts.num_completion_tokens += len(word.token_ids)
             yield Decided(self._request, decision, len(word.token_ids))

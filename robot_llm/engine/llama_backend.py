@@ -131,7 +131,7 @@ class LlamaCppBackend:
         params.n_ubatch = min(self._settings.n_ubatch, self._settings.n_batch)
         params.n_seq_max = num_sequences
         params.kv_unified = True  # sequences share cells, so that a copy costs nothing
-        # Beside the logits, from the same decode: the decision head's input. Not pooled: per token.
+        # Beside the logits, from the same decode, per token: what a decision head reads.
         params.embeddings = True
         params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
         params.n_threads = params.n_threads_batch = self._n_threads
@@ -216,7 +216,8 @@ class LlamaCppBackend:
         pointer = llama.llama_get_embeddings_ith(self._context, -1)
         if not pointer:
             return np.empty(0, np.float32)
-        return np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,)).copy()
+        row: NDArray[np.float32] = np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,))
+        return row.copy()
 
     def _row(self, index: int) -> NDArray[np.float32]:
         pointer = llama.llama_get_logits_ith(self._context, index)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final
 
-from robot_llm.core.event import Alive, Event, Finished
-from robot_llm.core.request import FinishReason, Request, RequestEvent
+from robot_llm.core.event import Alive, Event, Finished, Restarted
+from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
 from robot_llm.core.scheduler import PreemptPolicy, Scheduler
 from robot_llm.engine.generation import Clock, Generation, run_to_end
 from robot_llm.engine.pulse import Pulse
@@ -149,6 +149,23 @@ class Worker:
         with self._changed:
             return self._stop(request, reason, error)
 
+    def restart(self, request: Request, scene: Scene, max_restarts: int) -> bool:
+        """
+        Start a request again for a newer scene, wherever it stands; returns at once.
+
+        :param max_restarts: how often it may start again
+        :returns: False if it has ended, or has been restarted too often
+        """
+        with self._changed:
+            if not request.ask_restart(scene, max_restarts, self._clock()):
+                return False
+            if request is self._scheduler.running:
+                assert self._runtime is not None
+                self._runtime.backend.abort.set()
+            elif request.take_restart(self._clock()):
+                self._emit(Restarted(request, scene, request.latch, request.clock))
+            return True
+
     def _stop(
         self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
     ) -> bool:
@@ -190,6 +207,7 @@ class Worker:
                 return
             self._is_abandoned = True
             if (request := self._scheduler.running) is not None:
+                request.next_scene = None
                 request.finish(FinishReason.ERROR, error=self.failure)
                 request.apply(RequestEvent.FINISH)
                 self._emit(Finished(request))
@@ -234,15 +252,39 @@ class Worker:
     def _serve(self, runtime: Runtime, request: Request) -> None:
         """Run one request to its end; whatever happens, one ``Finished``."""
         try:
-            generation = Generation(runtime, request, self._clock)
-            if (failure := run_to_end(generation, request, self._emit)) is not None:
-                self._fail(failure)
+            while True:
+                generation = Generation(runtime, request, self._clock)
+                if (failure := run_to_end(generation, request, self._report)) is not None:
+                    self._fail(failure)
+                    break
+                if not self._restarted(request):
+                    break
         finally:
             self._end(request)
 
+    def _report(self, event: Event) -> None:
+        """Emit what happens to the running request; nothing once the thread was given up."""
+        with self._changed:
+            if not self._is_abandoned:
+                self._emit(event)
+
+    def _restarted(self, request: Request) -> bool:
+        """Start the running request again, if that was asked for."""
+        with self._changed:
+            request.stop_clock.idle_s = now_s = self._clock()
+            if self._is_abandoned or not request.take_restart(now_s):
+                return False
+            assert self._runtime is not None
+            self._runtime.backend.abort.clear()
+            self._emit(Restarted(request, request.scene, request.latch, request.clock))
+            request.apply(RequestEvent.SLOT_GRANTED)
+            return True
+
     def _end(self, request: Request) -> None:
         """Put a request down; the engine is idle from here on."""
-        request.finish(FinishReason.ERROR, error=DecodeError('the generation ended unfinished'))
+        request.next_scene = None
+        request.finish(FinishReason.ERROR, error=self.failure or DecodeError(
+            'the generation ended without a reason'))
         request.stop_clock.idle_s = self._clock()
         with self._changed:
             self._scheduler.release(request)

@@ -118,11 +118,13 @@ def extract(
     *,
     cache: EvidenceCache,
     progress: Progress = lambda done, total: None,
+    prompt_words: Sequence[str] = (),
 ) -> Dataset:
     """
     Ask the model about every scene with every goal.
 
     :param words: the profile's, in its order
+    :param prompt_words: the order in which the prompt has them, if it is another one
     :param progress: called behind each row with (done, total)
     :returns: a scene's goals stand together, a group's scenes too
     """
@@ -140,10 +142,11 @@ def extract(
             times.append(decision_s)
             progress(len(evidences), total)
     repeats = len(goals)
+    columns = [list(prompt_words or words).index(word) for word in words]
     return Dataset(
         words=words,
         hidden=np.stack([evidence.hidden for evidence in evidences]),
-        log_probs=np.stack([evidence.log_probs for evidence in evidences]),
+        log_probs=np.stack([evidence.log_probs for evidence in evidences])[:, columns],
         labels=np.repeat([words.index(scene.label) for scene in scenes], repeats),
         groups=np.repeat([group_names[scene.group] for scene in scenes], repeats),
         scenes=np.repeat(np.arange(len(scenes)), repeats),

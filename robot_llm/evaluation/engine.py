@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import time
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from robot_llm.core.decision import Decision, Evidence
 from robot_llm.core.event import Decided
@@ -56,7 +56,7 @@ class EvaluationEngine:
     def open(cls, model: Path, profiles: Mapping[str, ResponseProfile]) -> Self:
         """Load a model with the node's default settings."""
         settings = Settings.from_flat({'model.path': str(model)})
-        backend = LlamaCppBackend(settings, num_cores=len(os.sched_getaffinity(0)))
+        backend: Any = LlamaCppBackend(settings, num_cores=len(os.sched_getaffinity(0)))
         return cls(backend, settings, profiles)
 
     @property

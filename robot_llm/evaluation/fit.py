@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from robot_llm.core.head import DecisionHead
+from robot_llm.core.head import DecisionHead, LEAST_LOG_PROB
 from robot_llm.errors import ConfigError
 from robot_llm.evaluation.dataset import Dataset
 from robot_llm.evaluation.familiarity import fit_familiarity, held_out_distances, QUANTILE
@@ -15,7 +15,8 @@ from robot_llm.evaluation.metrics import (
     paraphrase_agreement, Predictions)
 from robot_llm.evaluation.mixing import fit_mix
 from robot_llm.evaluation.regression import (
-    choose_penalty, fit_regression, fit_temperature, Floats, folds, NUM_FOLDS)
+    choose_penalty, fit_regression, fit_temperature, Floats, folds, held_out_logits, NUM_FOLDS)
+from robot_llm.profile import DecisionRules
 
 MIN_GROUPS: Final = 2 * NUM_FOLDS
 CURVE_SHARES: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -59,6 +60,26 @@ def fit_head(data: Dataset, report: Callable[[str], None] = lambda line: None) -
         'intervals': bootstrap(held_out, _figures, num_samples=200),
         'learning_curve': learning_curve(data, penalty)}
     return FittedHead(head, figures, held_out)
+
+
+def held_out_predictions(
+    data: Dataset, rules: DecisionRules, head: DecisionHead | None, penalty: float,
+) -> Predictions:
+    """
+    Return what the method says of the fit split's rows from folds that never saw them.
+
+    :param penalty: the C with which ``head`` was fitted
+    """
+    if head is None:
+        return as_predictions(data, data.log_probs)
+    logits = held_out_logits(data, penalty) / head.temperature
+    if rules.method == 'both':
+        head_weight, word_weight, *bias = head.mix
+        own = np.maximum(data.log_probs - np.logaddexp.reduce(
+            data.log_probs, axis=1, keepdims=True), LEAST_LOG_PROB)
+        log_probs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        logits = head_weight * log_probs + word_weight * own + np.array(bias)
+    return as_predictions(data, logits)
 
 
 def as_predictions(data: Dataset, logits: Floats) -> Predictions:

@@ -64,7 +64,8 @@ def label_all(
     num_labelled = 0
     for number, candidate in enumerate(found, 1):
         say(f'\n[{number}/{len(found)}] {candidate.text}')
-        shares = ', '.join(f'{w} {p:.0%}' for w, p in zip(candidate.words, candidate.probabilities))
+        shares = ', '.join(
+            f'{word} {p:.0%}' for word, p in zip(candidate.words, candidate.probabilities))
         say(f'    decided: {candidate.word} ({shares or "model not asked"})')
         try:
             if (label := _ask_label(candidate, ask, say)) is None:

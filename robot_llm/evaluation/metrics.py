@@ -40,17 +40,20 @@ class Predictions:
     @property
     def best(self) -> Ints:
         """The likeliest word of each row, whatever was published."""
-        return np.argmax(self.probabilities, axis=1)
+        best: Ints = np.argmax(self.probabilities, axis=1)
+        return best
 
     @property
     def confidence(self) -> Floats:
         """The likeliest word's probability."""
-        return np.max(self.probabilities, axis=1)
+        confidence: Floats = np.max(self.probabilities, axis=1)
+        return confidence
 
     @property
     def is_right(self) -> NDArray[np.bool_]:
         """Whether the likeliest word is the right one."""
-        return self.best == self.labels
+        is_right: NDArray[np.bool_] = self.best == self.labels
+        return is_right
 
     def rows(self, which: NDArray[np.int64]) -> 'Predictions':
         """Return some of the rows, a row perhaps more than once."""

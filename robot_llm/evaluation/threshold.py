@@ -41,9 +41,9 @@ class BarChoice:
     def guarantee(self) -> str:
         """Return the guarantee in words, with its assumptions."""
         return (
-            f'Of the decisions on new situations, at most {self.max_unsafe:.2%} are expected to be '
-            'unsafe, that is, to cost more than the fallback would have. This is an average over '
-            f'threshold sets of {self.num_groups} situations like this one and over the next '
+            f'Of the decisions on new situations, at most {self.max_unsafe:.2%} are expected to '
+            'be unsafe, that is, to cost more than the fallback would have. This is an average '
+            f'over threshold sets of {self.num_groups} situations like this one and over the next '
             'situation, all drawn from the same source (exchangeable), with paraphrases counted '
             'as one situation. It says nothing about one particular site, word or day, nor about '
             'scenes that are told in another way than these, and it ends when model, prompt, '
@@ -111,7 +111,8 @@ def with_bars(predictions: Predictions, bars: Floats, fallback: int) -> Predicti
 def group_losses(predictions: Predictions, unsafe: NDArray[np.bool_]) -> Floats:
     """Return each group's share of unsafe rows, shape (num_groups,)."""
     losses = unsafe[predictions.labels, predictions.published].astype(np.float64)
-    return np.array([losses[predictions.groups == g].mean() for g in np.unique(predictions.groups)])
+    groups = predictions.groups
+    return np.array([losses[groups == group].mean() for group in np.unique(groups)])
 
 
 def choose_bars(
@@ -133,8 +134,8 @@ def choose_bars(
     if missing := missing_groups(num_groups, max_unsafe):
         raise ConfigError(
             f'--max-unsafe {max_unsafe}: the threshold split has {num_groups} groups, '
-            f'{num_groups + missing} are needed, {missing} are missing (with a fifth of all groups '
-            f'in this split, about {5 * missing} more in the file); the strictest level these '
+            f'{num_groups + missing} are needed, {missing} are missing (a fifth of all groups '
+            f'is in this split: about {5 * missing} more in the file); the strictest level these '
             f'allow is {1 / (num_groups + 1):.4f}')
     unsafe = unsafe_matrix(rules)
     fallback = calibration.words.index(rules.fallback)

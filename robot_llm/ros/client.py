@@ -57,8 +57,11 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The text that was streamed so far."""
-        return ''.join(token.text for token in self.tokens)
+        """The text that was streamed so far, or since the last restart."""
+        kinds = [token.kind for token in self.tokens]
+        start = len(kinds) - kinds[::-1].index(TokenKind.RESTART) if (
+            TokenKind.RESTART in kinds) else 0
+        return ''.join(token.text for token in self.tokens[start:])
 
     @property
     def is_over(self) -> bool:

@@ -99,6 +99,7 @@ def request_from_goal(
         changes['max_tokens'] = int(goal.max_tokens)
     # 0 means "draw one"; the result reports which, so that any answer can be repeated.
     changes['seed'] = int(goal.seed) or sampling.seed or 1 + secrets.randbelow(2**32 - 1)
+    decision_timeout_s = _timeout_s(goal.decision_deadline, profile.deadlines.decision_s)
     request = Request(
         request_id=goal_id,
         profile=profile,
@@ -106,36 +107,36 @@ def request_from_goal(
         sampling=sampling.model_copy(update=changes),
         scene=Scene(int(goal.scene_epoch) or scene.epoch, scene.description),
         stop_strings=tuple(goal.stop) or profile.stop,
-        decision_deadline_s=_deadline(
-            goal.decision_deadline, profile.deadlines.decision_s, now_s),
-        total_deadline_s=_deadline(goal.total_deadline, profile.deadlines.total_s, now_s),
+        decision_timeout_s=decision_timeout_s,
+        decision_deadline_s=now_s + decision_timeout_s,
+        total_deadline_s=now_s + _timeout_s(goal.total_deadline, profile.deadlines.total_s),
         client=goal.client and '/' + goal.client.lstrip('/'))
     request.clock.mark(Stage.RECEIVED, now_s)
     return request
 
 
-def _deadline(asked: Duration, default_s: float, now_s: float) -> float:
-    return now_s + (duration_s(asked) or default_s or math.inf)
+def _timeout_s(asked: Duration, default_s: float) -> float:
+    return duration_s(asked) or default_s or math.inf
 
 
 def token_message(
-    token: Token, request: Request, stamp: Time, elapsed_s: float,
+    token: Token, request: Request, stamp: Time, *, scene_epoch: int, elapsed_s: float,
 ) -> msg.Token:
     """Return the message of one token."""
     return msg.Token(
         stamp=stamp, goal_id=UUID(uuid=list(request.request_id)),
-        scene_epoch=request.scene.epoch, seq=token.seq, kind=int(token.kind), text=token.text,
+        scene_epoch=scene_epoch, seq=token.seq, kind=int(token.kind), text=token.text,
         num_tokens=token.num_tokens, elapsed_s=elapsed_s,
         finish_reason=int(token.finish_reason or 0))
 
 
 def decision_message(
-    decision: Decision, request: Request, stamp: Time, latency_s: float,
+    decision: Decision, request: Request, stamp: Time, *, scene_epoch: int, latency_s: float,
 ) -> msg.Decision:
     """Return the message of one decision."""
     return msg.Decision(
         stamp=stamp, goal_id=UUID(uuid=list(request.request_id)),
-        scene_epoch=request.scene.epoch, word=decision.word, source=int(decision.source),
+        scene_epoch=scene_epoch, word=decision.word, source=int(decision.source),
         words=list(decision.words), probabilities=list(decision.probabilities),
         confidence=decision.confidence, probability_mass=decision.probability_mass,
         latency_s=latency_s)

@@ -71,8 +71,8 @@ class Dispatcher:
         for late in self._take_held(lambda held: held is request):
             self._worker.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
                 f'scene_epoch={late.scene.epoch} did not arrive on ~/scene within '
-                f'scene.wait_s={self.settings.scene.wait_s} s; publish the scene before the goal, or send 0 '
-                'for the current one'))
+                f'scene.wait_s={self.settings.scene.wait_s} s; publish the scene before the '
+                'goal, or send 0 for the current one'))
 
     def _take_held(self, is_wanted: Callable[[Request], bool]) -> list[Request]:
         """Let go of the held requests that are wanted; whoever gets one ends or starts it."""
@@ -89,9 +89,13 @@ class Dispatcher:
         """
         with self._lock:
             stale = [request for request in self._open if request.scene.epoch < scene.epoch]
-            self._held.difference_update(stale)
+            held = self._held.intersection(stale)
+            self._held -= held
         for request in stale:
-            self._worker.stop(request, FinishReason.SCENE_CHANGED)
+            if not self._restart(request, scene, is_usable=not problem):
+                self._worker.stop(request, FinishReason.SCENE_CHANGED)
+            elif request in held:
+                self._submit(request)
         for request in self._take_held(lambda held: held.scene.epoch == scene.epoch):
             if problem:
                 self._worker.stop(
@@ -99,6 +103,12 @@ class Dispatcher:
                 continue
             request.scene = scene
             self._submit(request)
+
+    def _restart(self, request: Request, scene: Scene, *, is_usable: bool) -> bool:
+        """Start a request of an older scene again, if the policy says so and it still may."""
+        policy = self.settings.scene
+        return policy.policy == 'restart' and is_usable and self._worker.restart(
+            request, scene, policy.max_restarts)
 
     def stop(self, request: Request, reason: FinishReason) -> None:
         """End one request, wherever it stands."""

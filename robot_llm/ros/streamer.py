@@ -8,9 +8,9 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, Protocol
 
-from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Started
+from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Restarted, Started
 from robot_llm.core.request import FinishReason, Request
-from robot_llm.core.session import Output, Session, stamp_output
+from robot_llm.core.session import Output, Session
 
 Callback = Callable[[], None]
 
@@ -133,16 +133,19 @@ class Streamer:
         session = self._sessions[request] = Session(request)
         self._add_timer(
             request.decision_deadline_s,
-            lambda: self._publish(session, session.miss_decision_deadline()))
+            lambda: self._miss_decision(session))
         self._add_timer(
             request.total_deadline_s,
             lambda: self._stop_request(request, FinishReason.DEADLINE))
+
+    def _miss_decision(self, session: Session) -> None:
+        self._publish(session, session.miss_decision_deadline(self._clock()))
 
     def _handle(self, item: Event | Callback) -> None:
         match item:
             case Alive():
                 self._sink.beat()
-            case Started() | Decided() | Delta() | Finished():
+            case Started() | Decided() | Delta() | Restarted() | Finished():
                 # A thread that was given up may still talk of a request that has ended.
                 if session := self._sessions.get(item.request):
                     self._handle_event(session, item)
@@ -159,6 +162,10 @@ class Streamer:
                     self._stop_request(request, FinishReason.DEADLINE)
             case Delta():
                 self._publish(session, session.append(event))
+            case Restarted(request):
+                self._publish(session, session.restart(event))
+                self._add_timer(
+                    request.decision_deadline_s, lambda: self._miss_decision(session))
             case Finished(request):
                 del self._sessions[request]
                 try:
@@ -169,8 +176,7 @@ class Streamer:
     def _publish(self, session: Session, output: Output) -> None:
         if output.decision is None and not output.tokens:
             return
-        request = session.request
         try:
-            self._sink.publish(session, output, request.clock.elapsed_s(self._clock()))
+            self._sink.publish(session, output, session.elapsed_s(self._clock()))
         finally:
-            stamp_output(request, output, self._clock())
+            session.stamp(output, self._clock())

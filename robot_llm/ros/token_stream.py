@@ -44,8 +44,12 @@ class TokenStream:
         request, stamp = session.request, self._node.get_clock().now().to_msg()
         if output.decision is not None:
             self._decisions.publish(
-                decision_message(output.decision, request, stamp, elapsed_s))
-        messages = [token_message(token, request, stamp, elapsed_s) for token in output.tokens]
+                decision_message(output.decision, request, stamp,
+                                 scene_epoch=output.scene_epoch, latency_s=elapsed_s))
+        messages = [
+            token_message(token, request, stamp, scene_epoch=output.scene_epoch,
+                          elapsed_s=elapsed_s)
+            for token in output.tokens]
         for token, message in zip(output.tokens, messages):
             self._tokens.publish(message)
             with self._lock:

@@ -95,11 +95,11 @@ def test_one_decision_stands_under_threads() -> None:
 
         def offer() -> None:
             barrier.wait()
-            standing.append(request.offer(GO))
+            standing.append(request.latch.offer(GO))
 
         def fall() -> None:
             barrier.wait()
-            standing.append(request.fall(DecisionSource.DEADLINE, only_if_open=True))
+            standing.append(request.latch.fall(DecisionSource.DEADLINE, only_if_open=True))
 
         threads = [Thread(target=target) for target in (offer, fall, offer, fall)]
         for thread in threads:
@@ -111,8 +111,8 @@ def test_one_decision_stands_under_threads() -> None:
 
 def test_a_fall_only_if_open_leaves_a_standing_decision() -> None:
     request = a_request()
-    assert request.offer(GO) is GO
-    assert request.fall(DecisionSource.DEADLINE, only_if_open=True) is None
+    assert request.latch.offer(GO) is GO
+    assert request.latch.fall(DecisionSource.DEADLINE, only_if_open=True) is None
     assert request.latch.standing is GO
 
 
@@ -146,13 +146,13 @@ def test_a_decision_is_revoked_for_the_reasons_that_the_profile_names(
     for revoke_on, expected in ((ALL, kind is not None), (ALL - named, False),
                                 (named, kind is not None)):
         request = a_request(revoke_on=revoke_on)
-        request.offer(GO)
+        request.latch.offer(GO)
         request.finish(reason, error=error)
         assert request.must_fall is expected
 
 
 def test_a_node_that_goes_away_always_revokes() -> None:
     request = a_request(revoke_on=frozenset())
-    request.offer(GO)
+    request.latch.offer(GO)
     request.stop(FinishReason.SHUTDOWN, 0.0)
     assert request.must_fall

@@ -11,7 +11,7 @@ import pytest
 from robot_llm.core.decision import Decision, DecisionSource
 from robot_llm.core.event import Decided, Delta, Finished
 from robot_llm.core.request import FinishReason, Request
-from robot_llm.core.session import Output, Session, stamp_output, Token, TokenKind
+from robot_llm.core.session import Output, Session, Token, TokenKind
 from robot_llm.core.timing import Stage
 from robot_llm.errors import DecodeError, LimitInDetailError, SchemaNotMetError
 
@@ -26,7 +26,7 @@ def model_says(word: str) -> Decision:
 def decided(request: Request, word: str, num_tokens: int = 1) -> Decided:
     """Latch a word as the engine does, and return the event."""
     decision = model_says(word)
-    request.offer(decision)
+    request.latch.offer(decision)
     return Decided(request, decision, num_tokens)
 
 
@@ -62,11 +62,11 @@ def test_a_missed_deadline_publishes_the_fallback_and_drops_the_models_word(
     session: Session,
 ) -> None:
     request = session.request
-    output = session.miss_decision_deadline()
+    output = session.miss_decision_deadline(math.inf)
     assert output.decision is not None
     assert (output.decision.word, output.decision.source) == ('stop', DecisionSource.DEADLINE)
     assert output.tokens == (Token(0, TokenKind.DECISION, 'stop', 0),)
-    assert session.miss_decision_deadline() == Output()
+    assert session.miss_decision_deadline(math.inf) == Output()
     assert session.decide(decided(request, 'continue'), 0.0) == Output()
     assert session.append(Delta(request, '\nx', 2)).tokens[0].num_tokens == 3
 
@@ -85,7 +85,7 @@ def test_a_decision_that_comes_late_gives_way_to_the_fallback(
 
 def test_a_decision_that_was_latched_in_time_does_not_miss_its_deadline(session: Session) -> None:
     event = decided(session.request, 'continue')
-    assert session.miss_decision_deadline() == Output()
+    assert session.miss_decision_deadline(math.inf) == Output()
     assert session.decide(event, 0.0).tokens[0].text == 'continue'
 
 
@@ -120,10 +120,10 @@ def test_nothing_ends_before_its_reason_is_latched(session: Session) -> None:
 def test_stamping_marks_the_first_decision_and_counts_the_tokens(session: Session) -> None:
     request = session.request
     request.clock.mark(Stage.RECEIVED, 1.0)
-    stamp_output(request, session.decide(decided(request, 'stop'), 0.0), 3.0)
-    stamp_output(request, session.append(Delta(request, 'x', 2)), 5.0)
+    session.stamp(session.decide(decided(request, 'stop'), 0.0), 3.0)
+    session.stamp(session.append(Delta(request, 'x', 2)), 5.0)
     request.stop(FinishReason.SCENE_CHANGED, 6.0)
-    stamp_output(request, session.finish(), 9.0)
+    session.stamp(session.finish(), 9.0)
     assert (request.clock.ttft_s, request.clock.tpot_s) == (2.0, 1.0)
 
 
@@ -177,7 +177,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def decision_deadline_passes(self) -> None:
-        self.take(self.session.miss_decision_deadline())
+        self.take(self.session.miss_decision_deadline(math.inf))
 
     @precondition(lambda self: self.inbox)
     @rule()
@@ -197,7 +197,7 @@ class SessionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.session.is_over)
     @rule()
     def something_comes_behind_the_end(self) -> None:
-        for output in (self.session.finish(), self.session.miss_decision_deadline(),
+        for output in (self.session.finish(), self.session.miss_decision_deadline(math.inf),
                        self.session.append(Delta(self.request, 'x', 0)),
                        self.session.decide(decided(self.request, 'continue', 0), self.now_s)):
             assert output == Output()

@@ -8,7 +8,7 @@ import time
 from engine_requests import make_profile, make_request
 from engine_running import open_runtime, TIMEOUT_S, WorkerHarness
 import pytest
-from robot_llm.core.event import Finished
+from robot_llm.core.event import Decided, Finished
 from robot_llm.core.request import FinishReason, Request, RequestStatus
 from robot_llm.engine import worker as worker_module
 from robot_llm.engine.runtime import Runtime
@@ -124,17 +124,17 @@ def test_a_decode_that_hangs_is_given_up_and_its_request_ends_once(
 def test_an_engine_that_hangs_outside_a_decode_says_nothing_behind_the_end(
     make_runtime: MakeRuntime,
 ) -> None:
-    calls: list[str] = []
-    hangs, go_on = Flag(), Flag()
+    decided, hangs, go_on = Flag(), Flag(), Flag()
 
-    def hang_at_the_first_token(prompt: str) -> bytes:
-        calls.append(prompt)
-        if len(calls) == 2:
+    def hang_behind_the_decision(prompt: str) -> bytes:
+        if decided.is_set():
             hangs.set()
             go_on.wait(TIMEOUT_S)
         return SCRIPT['']
 
-    harness = WorkerHarness(make_runtime(script=hang_at_the_first_token))
+    harness = WorkerHarness(
+        make_runtime(script=hang_behind_the_decision),
+        on_event=lambda event: decided.set() if isinstance(event, Decided) else None)
     harness.worker.open()
     request = ask()
     harness.worker.submit(request)

@@ -1,0 +1,153 @@
+"""The command ``evaluate``: how right, how sure, how steady, how fast."""
+
+import argparse
+from collections.abc import Sequence
+import json
+from pathlib import Path
+import statistics
+import time
+from typing import Any, Final
+
+import numpy as np
+from robot_llm.core.head import DecisionHead
+from robot_llm.engine.head_file import HeadOrigin
+from robot_llm.evaluation.dataset import TEST_GOALS
+from robot_llm.evaluation.engine import EvaluationEngine
+from robot_llm.evaluation.evaluation import (
+    evaluate_method, Evaluation, order_bias, rotations, stranger_figures)
+from robot_llm.evaluation.metrics import Predictions
+from robot_llm.evaluation.plots import all_plots
+from robot_llm.evaluation.prediction import predict, with_method
+from robot_llm.evaluation.report import html_report, text_report
+from robot_llm.evaluation.scenes import LabelledScene
+from robot_llm.evaluation.strangers import load_strangers
+from robot_llm.evaluation.workplace import with_order, with_words, Workplace
+from robot_llm.profile import DecisionMethod
+
+NUM_TIMED: Final = 20
+"""Scenes that are timed with and without the head in turn; the machine's mood hits both."""
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Measure, print, and write what was asked for."""
+    place = Workplace(options)
+    rules = place.profile.decision
+    has_head = rules.method != 'words'
+    methods: list[DecisionMethod] = ['words', 'head', 'both'] if has_head else ['words']
+    orders = rotations(place.profile.words)[1:] if options.order_scenes else []
+    others = [with_words(with_order(place.profile, order)) for order in orders]
+    scenes = place.scenes.scenes(options.split)
+    goals = options.goal or TEST_GOALS
+    head: DecisionHead | None = None
+    with place.open_engine(*others) as engine:
+        evaluation = Evaluation(
+            f'{place.profile.name} on {engine.info.name} {engine.info.quantization}', {
+                'split': options.split, 'scenes': len(scenes),
+                'groups': len({scene.group for scene in scenes}), 'goals': len(goals),
+                'decides by': rules.method}, [])
+        if has_head:
+            head, origin = place.open_head(engine.info)
+            evaluation.head = head_facts(place, head, origin)
+        data = place.evidence(engine, scenes, goals)
+        evaluation.methods = [
+            evaluate_method(data, with_method(rules, method), head) for method in methods]
+        sample = spread(scenes, options.order_scenes)
+        by_order = {}
+        for profile in (place.plain_profile, *others) if sample else ():
+            ordered = place.evidence(engine, sample, goals[:1], profile)
+            by_order[profile.words] = predict(ordered, place.plain_profile.decision, None)
+        evaluation.order_bias = order_bias(by_order)
+        evaluation.strangers = _strangers(place, engine, head, goals)
+        evaluation.timing = _timing(place, head, options, sample or scenes)
+    write(evaluation, options)
+    return 0
+
+
+def head_facts(place: Workplace, head: DecisionHead, origin: HeadOrigin) -> dict[str, Any]:
+    """Return what a report says of the head itself."""
+    return {
+        'file': Path(place.profile.decision.head).name, 'num_bytes': head.num_bytes,
+        'is_of_these_scenes': origin.scenes_hash == place.scenes.content_hash,
+        'versions': dict(origin.versions), 'figures': dict(origin.figures)}
+
+
+def spread(scenes: Sequence[LabelledScene], count: int) -> tuple[LabelledScene, ...]:
+    """Return ``count`` scenes spread evenly over all."""
+    if not count:
+        return ()
+    step = max(len(scenes) / count, 1.0)
+    return tuple(scenes[int(i * step)] for i in range(min(count, len(scenes))))
+
+
+def _strangers(
+    place: Workplace, engine: EvaluationEngine, head: DecisionHead | None, goals: Sequence[str],
+) -> dict[str, Any]:
+    rules = place.profile.decision
+    by_kind: dict[str, Predictions] = {}
+    for kind, texts in load_strangers().items():
+        scenes = [LabelledScene(text, rules.fallback, text) for text in texts]
+        by_kind[kind] = predict(place.evidence(engine, scenes, goals[:1]), rules, head)
+    return stranger_figures(by_kind)
+
+
+def _timing(
+    place: Workplace, head: DecisionHead | None, options: argparse.Namespace,
+    scenes: Sequence[LabelledScene],
+) -> dict[str, float]:
+    """Time decisions in an engine of their own, with and without the head in turn."""
+    if not options.timing:
+        return {}
+    goal = (options.goal or TEST_GOALS)[0]
+    plain = place.plain_profile.model_copy(update={'name': f'{place.profile.name}_words'})
+    profiles = {plain.name: plain}
+    if head is not None:
+        profiles[place.profile.name] = place.profile
+    times: dict[str, list[float]] = {name: [] for name in profiles}
+    with EvaluationEngine.open(place.model, profiles) as engine:
+        for number, scene in enumerate(spread(scenes, NUM_TIMED)):
+            # Whoever is second finds the scene in the cache; so they take turns at that too.
+            for name in sorted(profiles, reverse=bool(number % 2)):
+                engine.decide(name, 'unknown', goal)
+                times[name].append(engine.decide(name, scene.text, goal).decision_s)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    timing = {'time to decision, words [s]': medians[plain.name]}
+    if head is not None:
+        with_head = medians[place.profile.name]
+        head_s = seconds_per_head(head)
+        timing |= {
+            'time to decision, head [s]': with_head,
+            'head ÷ words, medians': with_head / medians[plain.name],
+            'the head itself [s]': head_s,
+            'the head itself ÷ time to decision': head_s / medians[plain.name],
+            'memory of the head [bytes]': head.num_bytes}
+    return timing
+
+
+def seconds_per_head(head: DecisionHead) -> float:
+    """Return what product and distance take, median of 200."""
+    hidden = np.ones(head.n_embd, np.float32)
+    times = []
+    for _ in range(200):
+        started_s = time.perf_counter()
+        features = head.features(hidden)
+        head.log_probs(features)
+        head.is_stranger(features)
+        times.append(time.perf_counter() - started_s)
+    return statistics.median(times)
+
+
+def write(evaluation: Evaluation, options: argparse.Namespace) -> None:
+    """Print the table or the JSON; write PNG files and the HTML page where asked for."""
+    if options.json:
+        print(json.dumps(evaluation.as_json(), ensure_ascii=False))
+    else:
+        print(text_report(evaluation), end='')
+    if not (options.html or options.png):
+        return
+    plots = all_plots(evaluation)
+    if options.html:
+        options.html.write_text(html_report(evaluation, plots), encoding='utf-8')
+    if options.png:
+        options.png.mkdir(parents=True, exist_ok=True)
+        for name, data in plots.items():
+            (options.png / f'{name}.png').write_bytes(data)

@@ -1,0 +1,162 @@
+"""A lifecycle manager in another process: any order, any number of times, goals or not."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from action_msgs.msg import GoalStatus
+import pytest
+from robot_llm.core.decision import DecisionSource
+from robot_llm.core.request import FinishReason
+from robot_llm.errors import ErrorCode
+from robot_llm_msgs.msg import Status
+from ros_lifecycle import ACTIVE, FINALIZED, INACTIVE, Lifecycle, UNCONFIGURED
+from ros_node import REAL, running_node, TIMEOUT_S
+from ros_planner import connected, Planner, reasons
+
+_gates = (f'l{number}' for number in count())
+
+SHUTDOWN = (
+    GoalStatus.STATUS_ABORTED, FinishReason.SHUTDOWN, ErrorCode.NONE, 'stop',
+    DecisionSource.CANCELED)
+
+
+@pytest.fixture(scope='module')
+def planner(scripted: Callable[..., Planner]) -> Planner:
+    """Return a planner of a node of this module's own, which it may deactivate."""
+    return scripted(preempt__policy='queue')
+
+
+@pytest.fixture(scope='module')
+def manager(planner: Planner) -> Lifecycle:
+    return Lifecycle(planner)
+
+
+@pytest.fixture(autouse=True)
+def active(manager: Lifecycle) -> None:
+    """Let every test begin with an active node, whatever the one before has left."""
+    if manager.state == UNCONFIGURED:
+        assert manager.configure()
+    if manager.state == INACTIVE:
+        assert manager.activate()
+    assert manager.state == ACTIVE
+
+
+def check_rejected(planner: Planner) -> None:
+    answer = planner.ask('say-slow')
+    assert answer.wait_for(lambda: answer.is_rejected, TIMEOUT_S)
+
+
+def test_goals_are_rejected_unless_the_node_is_active(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    assert manager.deactivate()
+    check_rejected(planner)
+    planner.node_process.wait_for_log('goal refused, .*the node is not active; activate it first')
+    assert manager.cleanup()
+    check_rejected(planner)
+    assert manager.configure()
+    check_rejected(planner)
+    assert manager.activate()
+    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
+
+
+def test_a_transition_out_of_order_is_refused_and_changes_nothing(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    assert not manager.configure() and not manager.activate() and not manager.cleanup()
+    assert manager.state == ACTIVE
+    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
+    assert manager.deactivate()
+    assert not manager.deactivate() and not manager.configure()
+    assert manager.state == INACTIVE
+    assert manager.cleanup()
+    assert not manager.activate() and not manager.deactivate() and not manager.cleanup()
+    assert manager.state == UNCONFIGURED
+
+
+@pytest.mark.parametrize('stage', ['prefill', 'decision', 'detail'])
+def test_deactivate_ends_running_and_queued_goals_with_shutdown(
+    planner: Planner, manager: Lifecycle, stage: str,
+) -> None:
+    gate = next(_gates)
+    running = planner.ask(f'hold-{stage}:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    queued = planner.ask('say-continue')
+    planner.wait_for(lambda: planner.statuses[-1].queue_length == 1, 'one goal in the queue')
+    assert manager.deactivate()
+    for answer in (running, queued):
+        planner.finish(answer)
+        # Nobody vouches for a word any more once the node has left active.
+        assert reasons(answer) == SHUTDOWN
+    assert manager.activate()
+    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
+
+
+def test_cleanup_right_behind_deactivate_still_answers_the_goal(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    gate = next(_gates)
+    answer = planner.ask(f'hold-detail:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    assert manager.deactivate() and manager.cleanup()
+    planner.finish(answer)
+    assert reasons(answer) == SHUTDOWN
+    assert manager.state == UNCONFIGURED
+
+
+def test_a_goal_that_waits_for_its_scene_ends_with_the_node(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    planner.publish_scene(2**40, 'A corridor.')
+    answer = planner.ask('say-continue', scene_epoch=2**40 + 1)
+    assert answer.wait_for(lambda: answer.is_accepted, TIMEOUT_S)
+    assert manager.deactivate()
+    planner.finish(answer)
+    assert answer.result.finish_reason in (FinishReason.SHUTDOWN, FinishReason.SCENE_CHANGED)
+    assert answer.result.decision == 'stop'
+    assert manager.cleanup()
+
+
+def test_a_parameter_in_use_is_refused_until_cleanup(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    assert 'preempt.policy needs a new configure' in manager.set_text('preempt.policy', 'reject')
+    assert manager.deactivate()
+    assert 'needs a new configure' in manager.set_text('preempt.policy', 'reject')
+    assert manager.cleanup()
+    assert manager.set_text('preempt.policy', 'queue') == ''
+    assert manager.configure() and manager.activate()
+
+
+def test_twenty_rounds_leave_the_memory_flat(
+    executor: str, ros_domain: int, model_path: Path,
+) -> None:
+    parameters = {'executor': executor, 'model.path': model_path, 'model.n_ctx': 2048,
+                  'autostart': True}
+    with running_node(REAL, parameters) as node, connected(node) as planner:
+        manager, rss = Lifecycle(planner), []
+        for round_number in range(20):
+            assert planner.ask('May I go on?', max_tokens=1).wait(TIMEOUT_S)
+            assert manager.deactivate() and manager.cleanup()
+            rss.append(node.rss_bytes)
+            if round_number < 19:
+                assert manager.configure() and manager.activate()
+                planner.wait_for_state(Status.STATE_IDLE)
+        print(f'RSS after cleanup [MiB]: {[round(size / 2**20) for size in rss]}')
+        # The first rounds fill allocator caches; a leaked model would be 100 MiB a round.
+        assert rss[-1] - rss[4] < 40 * 2**20
+
+
+def test_shutdown_ends_goals_and_the_process_can_still_be_stopped(
+    scripted: Callable[..., Planner],
+) -> None:
+    planner = scripted()
+    manager, gate = Lifecycle(planner), next(_gates)
+    answer = planner.ask(f'hold-detail:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    assert manager.shutdown()
+    planner.finish(answer)
+    assert reasons(answer) == SHUTDOWN
+    assert manager.state == FINALIZED
+    check_rejected(planner)
