@@ -24,7 +24,7 @@ class Planner(Node):
         self.ask_s = self.declare_parameter('ask_s', 1.0).value  # longer than a decision takes
         self.epoch = int(self.now_s() * 1e3)  # rises over a restart too
         self.seen, self.seen_s, self.asked_s = '', 0.0, 0.0
-        self.goal_id, self.handle, self.decision = b'', None, None
+        self.goal_id, self.goal_handle, self.decision = b'', None, None
         self.actions = ActionClient(self, Generate, 'robot_llm/generate')
         self.scenes = self.create_publisher(Scene, 'robot_llm/scene', 1)
         self.motor = self.create_publisher(Twist, 'cmd_vel', 1)
@@ -38,30 +38,32 @@ class Planner(Node):
     def on_seen(self, message):  # comes again and again, changed or not
         self.seen_s = self.now_s()
         if message.data != self.seen:  # another world: no old word is true in it
-            self.seen, self.epoch, self.decision = message.data, self.epoch + 1, None
-            self.scenes.publish(Scene(epoch=self.epoch, description=self.seen))
+            self.seen, self.decision = message.data, None
             self.ask()
 
     def ask(self):
         self.cancel()
-        self.asked_s, self.goal_id = self.now_s(), uuid.uuid4().bytes
+        if not (self.actions.server_is_ready() and self.scenes.get_subscription_count()):
+            return  # no node yet; tick tries again
+        self.asked_s, self.goal_id, self.epoch = self.now_s(), uuid.uuid4().bytes, self.epoch + 1
+        self.scenes.publish(Scene(epoch=self.epoch, description=self.seen))
         self.actions.send_goal_async(Generate.Goal(
             prompt='May the robot drive on?', scene_epoch=self.epoch,
             decision_deadline=Duration(seconds=self.ask_s).to_msg(),
             client=self.get_fully_qualified_name(),
         ), goal_uuid=UUID(uuid=list(self.goal_id))).add_done_callback(self.on_answered)
 
-    def on_answered(self, future):  # a refused goal is asked again by tick
+    def on_answered(self, future):  # what was refused is asked again by tick
         handle = future.result()
         if bytes(handle.goal_id.uuid) == self.goal_id:
-            self.handle = handle if handle.accepted else None
+            self.goal_handle = handle if handle.accepted else None
         elif handle.accepted:  # the world was faster than the answer
             handle.cancel_goal_async()
 
     def cancel(self):  # frees the engine; harmless when the goal has ended
-        if self.handle is not None:
-            self.handle.cancel_goal_async()
-        self.goal_id, self.handle = b'', None
+        if self.goal_handle is not None:
+            self.goal_handle.cancel_goal_async()
+        self.goal_id, self.goal_handle = b'', None
 
     def on_decision(self, decision):
         if bytes(decision.goal_id.uuid) == self.goal_id and decision.scene_epoch == self.epoch:

@@ -9,7 +9,7 @@ from jsonschema.exceptions import SchemaError as JsonSchemaError
 
 Schema = Mapping[str, Any]
 
-# A valid schema with maxLength near 2,000 crashed llama.cpp's grammar (shared/traps.md), and a
+# A valid schema with maxLength near 2,000 crashed llama.cpp's grammar, and a
 # small model fills what it is given: a reason is a sentence, not a page.
 MAX_STRING_LENGTH = 512
 MAX_ARRAY_ITEMS = 64

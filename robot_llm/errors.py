@@ -18,6 +18,7 @@ Everything this package raises on purpose.
     + DecodeError
     + OutOfMemoryError
     + EngineHungError
+    + NotActiveError
 
 The families say how far the damage goes; every error that ends a goal carries the code that
 goes over the wire.
@@ -42,6 +43,7 @@ class ErrorCode(IntEnum):
     DECODE_FAILED = 302
     OUT_OF_MEMORY = 303
     ENGINE_HUNG = 304
+    NOT_ACTIVE = 305
 
 
 class RobotLlmError(Exception):
@@ -149,3 +151,9 @@ class EngineHungError(EngineError):
     """The engine made no progress for ``engine.hang_s``; its thread is left behind."""
 
     code = ErrorCode.ENGINE_HUNG
+
+
+class NotActiveError(EngineError):
+    """The node is not in the lifecycle state ``active``; it takes no goals."""
+
+    code = ErrorCode.NOT_ACTIVE

@@ -175,7 +175,9 @@ class TopicSettings(Group):
         ge=3, le=65_536, description=(
             'Messages kept on ~/tokens, at least limits.max_tokens + 2.'))] = 1024
     decision_lifespan_s: Annotated[float, Field(
-        ge=0.01, le=60.0, description='A decision older than this is not delivered [s].')] = 1.0
+        ge=0.01, le=60.0, description=(
+            'DDS lifespan of ~/decision; set the same on the subscriber, or a slow one gets '
+            'old decisions late [s].'))] = 1.0
 
 
 class HistorySettings(Group):

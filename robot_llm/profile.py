@@ -12,8 +12,8 @@ RevokeReason = Literal['error', 'deadline', 'refused_detail', 'scene_change']
 DecisionMethod = Literal['words', 'head', 'both']
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
-# One word is no decision; design.md allows 64. Short words keep their tokens, and with them the
-# rows of logits that the decision needs, few.
+# One word is no decision; 64 are plenty for a robot. Short words keep their tokens, and with them
+# the rows of logits that the decision needs, few.
 MIN_WORDS, MAX_WORDS = 2, 64
 MAX_WORD_BYTES = 32
 MAX_MEANING_BYTES = 256

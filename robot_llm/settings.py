@@ -121,7 +121,7 @@ def resolve_n_threads(n: int, cores: int) -> int:
     :param cores: cores this process may use, >= 1
 
     Source: with all cores taken, llama.cpp's spinning barrier made single decodes 10 to 100
-    times slower whenever another process ran (design.md).
+    times slower whenever another process ran.
     """
     return n or max(1, cores - 1)
 

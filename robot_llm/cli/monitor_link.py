@@ -111,12 +111,8 @@ class MonitorLink:
                    lambda response: ReplayAnswer(goal_id, response))
 
     def _call(self, client: Any, request: Any, to_event: Callable[[Any], Any]) -> None:
-        if not client.service_is_ready():
-            self._put(to_event(None))
-            return
-        future = client.call_async(request)
-        self._waiting[future] = _Waiting(client, time.monotonic() + ANSWER_TIMEOUT_S, to_event)
-        future.add_done_callback(lambda done: self._answer(client, done))
+        # On the spin thread: an answer that comes while another thread still sends is lost.
+        self._executor.create_task(self._send, client, request, to_event)
 
     # On the spin thread.
 
@@ -132,6 +128,14 @@ class MonitorLink:
         except Full:
             return False
         return True
+
+    def _send(self, client: Any, request: Any, to_event: Callable[[Any], Any]) -> None:
+        if not client.service_is_ready():
+            self._put(to_event(None))
+            return
+        future = client.call_async(request)
+        self._waiting[future] = _Waiting(client, time.monotonic() + ANSWER_TIMEOUT_S, to_event)
+        future.add_done_callback(lambda done: self._answer(client, done))
 
     def _answer(self, client: Any, future: Any) -> None:
         if waiting := self._waiting.pop(future, None):

@@ -65,8 +65,8 @@ class LineWriter:
         """Yield the state and the health if they are others than last time."""
         level, message, _ = self._state.health(now_s)
         status = self._state.status
-        model = f'{status.model} on {status.device}' if status and status.model else 'no model'
-        told = (f'node     {self._state.state_name(now_s)}, {printable(model)}',
+        model = f', {status.model} on {status.device}' if status and status.model else ''
+        told = (f'node     {self._state.state_name(now_s)}{printable(model)}',
                 f'health   {level} {printable(message)}')
         yield from (line for line in told if line not in self._told)
         self._told = told

@@ -49,7 +49,7 @@ class Panel(Static):
     def __init__(self, name: str, paint: Paint) -> None:
         super().__init__(id=name)
         self._paint = paint
-        self._shown = Text()
+        self.shown = Text()
 
     def show(self, state: MonitorState, now_s: float) -> None:
         """Paint again if there is something else to see."""
@@ -58,8 +58,8 @@ class Panel(Static):
         painted = self._paint(state, self.size.width, self.size.height, now_s)
         if self.border_title != f' {painted.title} ':
             self.border_title = f' {painted.title} '
-        if self._shown != painted.text:
-            self._shown = painted.text
+        if self.shown != painted.text:
+            self.shown = painted.text
             self.update(painted.text)
 
 
@@ -71,7 +71,7 @@ class Page(ModalScreen[None]):
 
     def __init__(self, title: str, text: Callable[[], Text]) -> None:
         super().__init__()
-        self._title, self._text, self._shown = title, text, Text()
+        self._title, self._text, self.shown = title, text, Text()
 
     def compose(self) -> ComposeResult:
         """Lay one scrolling text over the panels."""
@@ -83,13 +83,14 @@ class Page(ModalScreen[None]):
     def on_mount(self) -> None:
         """Take the keys, and follow what changes."""
         self.query_one(VerticalScroll).focus()
-        self.set_interval(PERIOD_S, self._refresh)
-        self._refresh()
+        self.set_interval(PERIOD_S, self.refresh_text)
+        self.refresh_text()
 
-    def _refresh(self) -> None:
+    def refresh_text(self) -> None:
+        """Show the text again if it has changed."""
         text = self._text()
-        if text != self._shown:
-            self._shown = text
+        if text != self.shown:
+            self.shown = text
             self.query_one('#text', Static).update(text)
 
 
@@ -145,9 +146,10 @@ class Monitor(App[int]):
         """Begin to look at what comes; end as a terminal program does when it is told to."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self.exit)
-        self.set_interval(PERIOD_S, self._tick)
+        self.set_interval(PERIOD_S, self.tick)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Take what has come and show what has changed."""
         now_s = time.monotonic()
         for event in take_all(self._link):
             self.state.feed(event, now_s)

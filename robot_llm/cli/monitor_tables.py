@@ -8,7 +8,7 @@ from rich.text import Text
 from robot_llm.cli.monitor_goal import GoalView
 from robot_llm.cli.monitor_state import MonitorState
 from robot_llm.cli.monitor_text import number, printable, seconds
-from robot_llm.cli.monitor_view import BAD, BUSY, DOUBT, GOOD, Painted, QUIET, WHOLE
+from robot_llm.cli.monitor_view import BAD, BUSY, DOUBT, fitted, GOOD, Painted, QUIET, WHOLE
 
 LEVEL_STYLES: Final = {'OK': GOOD, 'WARN': DOUBT, 'ERROR': BAD, 'STALE': QUIET}
 
@@ -33,9 +33,7 @@ def paint_goals(state: MonitorState, width: int, height: int, _now_s: float) -> 
     lines = [Text(f' {GOAL_TITLES}', QUIET)]
     for goal in [goal for goal in reversed(state.goals.values()) if goal.tokens][:height - 1]:
         lines.append(_goal_line(goal))
-    for line in lines:
-        line.truncate(width, overflow='ellipsis')
-    return Painted('last goals', Text('\n').join(lines))
+    return Painted('last goals', fitted(lines, width, height))
 
 
 def _goal_line(goal: GoalView) -> Text:
@@ -62,9 +60,7 @@ def paint_health(state: MonitorState, width: int, height: int, now_s: float) -> 
     if hidden > 0:
         del lines[height - 1:]
         lines.append(Text(f' {hidden + 1} more: h', QUIET))
-    for line in lines:
-        line.truncate(width, overflow='ellipsis')
-    return Painted('health', Text('\n').join(lines))
+    return Painted('health', fitted(lines, width, height))
 
 
 def _health_line(name: str, value: str, width: int) -> Text:

@@ -1,6 +1,6 @@
 """What the monitor shows, as lines of text for a given size; knows no terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,13 +34,21 @@ class Painted:
     text: Text
 
 
+def fitted(lines: Iterable[Text], width: int, height: int) -> Text:
+    """Return as many lines as there is room for, none of them too long."""
+    kept = list(lines)[:height]
+    for line in kept:
+        line.truncate(width, overflow='ellipsis')
+    return Text('\n').join(kept)
+
+
 def wrapped(text: Text, width: int, height: int, *, is_tail: bool = False) -> Text:
     """Return ``text`` broken into at most ``height`` lines, the last ones if ``is_tail``."""
     lines = list(text.wrap(_CONSOLE, max(width, 1)))
     return Text('\n').join(lines[-height:] if is_tail else lines[:height])
 
 
-def paint_header(state: MonitorState, width: int, _height: int, now_s: float) -> Painted:
+def paint_header(state: MonitorState, width: int, height: int, now_s: float) -> Painted:
     """Return two lines: who and in which state, then what it does."""
     name = state.state_name(now_s)
     badge = Text(f' {name} ', style=f'bold reverse {STATE_STYLES.get(name, DOUBT)}')
@@ -50,9 +58,9 @@ def paint_header(state: MonitorState, width: int, _height: int, now_s: float) ->
     room = max(width - badge.cell_len - 2, 1)
     left = Text.assemble((' robot_llm ', 'bold'), state.node, '  ', (printable(model), QUIET))
     left.truncate(room, overflow='ellipsis', pad=True)
-    line = Text(' ', no_wrap=True).append_text(_activity(state, width, now_s))
-    line.truncate(width - 1, overflow='ellipsis')
-    return Painted('', Text('\n').join([Text.assemble(left, ' ', badge), line]))
+    lines = [Text.assemble(left, ' ', badge),
+             Text(' ').append_text(_activity(state, width, now_s))]
+    return Painted('', fitted(lines, width, height))
 
 
 def _activity(state: MonitorState, width: int, now_s: float) -> Text:
@@ -67,23 +75,21 @@ def _activity(state: MonitorState, width: int, now_s: float) -> Text:
     queue = f'  queue {status.queue_length}'
     if not state.running_goal_id:
         return Text.assemble(('no goal runs', QUIET), queue)
-    goal = state.goal(state.running_goal_id)
     done = status.num_cached_tokens + status.num_prefilled_tokens
     line = Text.assemble(
-        (goal.short_id, 'bold'), f'  scene {goal.scene_epoch}' if goal.scene_epoch else '',
-        f'  {seconds(state.elapsed_s(now_s))}')
+        (state.running_goal_id.hex()[:8], 'bold'), f'  {seconds(state.elapsed_s(now_s)):>5}',
+        queue, f'  answer {status.num_completion_tokens}')
     if status.num_prompt_tokens:
-        cells = max(min(width - 72, 24), 8)
+        cells = max(min(width - 64, 24), 8)
         line.append('  prompt ').append(bar(done / status.num_prompt_tokens, cells), BUSY)
         line.append(f' {done}/{status.num_prompt_tokens} ({status.num_cached_tokens} cached)')
-    return line.append(f'  answer {status.num_completion_tokens}').append(queue)
+    return line
 
 
-def paint_notice(state: MonitorState, width: int, _height: int, now_s: float) -> Painted:
+def paint_notice(state: MonitorState, width: int, height: int, now_s: float) -> Painted:
     """Return what the last key did, or why a goal was refused."""
-    notice = Text(f' {printable(state.current_notice(now_s))}', 'bold', no_wrap=True)
-    notice.truncate(width, overflow='ellipsis')
-    return Painted('', notice)
+    notice = Text(f' {printable(state.current_notice(now_s))}'.replace('\n', ' '), 'bold')
+    return Painted('', fitted([notice], width, height))
 
 
 def paint_decision(state: MonitorState, width: int, height: int, _now_s: float) -> Painted:
@@ -97,18 +103,19 @@ def paint_decision(state: MonitorState, width: int, height: int, _now_s: float) 
     else:
         lines.append(Text(' Seen in the stream only: ~/decision keeps nothing for', QUIET))
         lines.append(Text(' who comes later, so that no old word moves a robot.', QUIET))
-    return Painted('decision', Text('\n').join(lines[:height]))
+    return Painted('decision', fitted(lines, width, height))
 
 
 def _verdict(goal: GoalView) -> Text:
-    source = goal.source
-    style = GOOD if source == 'MODEL' else BAD if source == 'ERROR' else DOUBT
     line = Text.assemble(' ', (f' {printable(goal.word)} ', WORD))
-    if source:
-        line.append(f'  {source}', style)
-    line.append(f'  after {seconds(goal.ttft_s)}')
-    if len(goal.decisions) > 1 and goal.decisions[-1].word != goal.decisions[-2].word:
-        line.append(f'  was {printable(goal.decisions[-2].word)}', f'{DOUBT} strike')
+    if not goal.decisions:
+        return line.append(f'  after {seconds(goal.ttft_s)}')
+    *before, last = goal.decisions
+    source = goal.source
+    line.append(f'  {source}', GOOD if source == 'MODEL' else BAD if source == 'ERROR' else DOUBT)
+    line.append(f'  after {seconds(last.latency_s)}')
+    if before and before[-1].scene_epoch == last.scene_epoch and before[-1].word != last.word:
+        line.append('  was ').append(printable(before[-1].word), 'strike')
     return line
 
 

@@ -32,7 +32,7 @@ class ModelInfo:
     architecture: str
     quantization: str
     device: str
-    """Where the layers run, for people: ``CPU`` or ``CUDA0 (25/25 layers)``."""
+    """Where the layers run, for people: ``CPU`` or ``GPU (25/25 layers)``."""
     num_params: int
     weight_bytes: int
     kv_bytes_per_token: float

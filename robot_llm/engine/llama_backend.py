@@ -216,8 +216,7 @@ class LlamaCppBackend:
         pointer = llama.llama_get_embeddings_ith(self._context, -1)
         if not pointer:
             return np.empty(0, np.float32)
-        row: NDArray[np.float32] = np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,))
-        return row.copy()
+        return np.array(np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,)), np.float32)
 
     def _row(self, index: int) -> NDArray[np.float32]:
         pointer = llama.llama_get_logits_ith(self._context, index)

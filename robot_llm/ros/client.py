@@ -9,6 +9,7 @@ from action_msgs.msg import GoalStatus
 import rclpy
 from rclpy.action import ActionClient
 from rclpy.context import Context
+from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -20,6 +21,14 @@ from unique_identifier_msgs.msg import UUID
 
 STREAM_DEPTH: Final = 1024
 """The node's default ``topics.token_depth``: a slow reader keeps a whole answer."""
+
+DECISION_LIFESPAN_S: Final = 1.0
+"""
+The node's default ``topics.decision_lifespan_s``.
+
+Fast DDS hands a decision that has waited in the subscriber's own history to its callback however
+old it is, unless the subscriber has a lifespan too.
+"""
 
 TokenCallback = Callable[[Token], None]
 CallSoon = Callable[[Callable[[], object]], object]
@@ -154,8 +163,11 @@ class Client:
             depth=STREAM_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
             durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.node.create_subscription(Token, f'{server}/tokens', self._token_callback, stream)
+        decisions = QoSProfile(
+            depth=16, reliability=ReliabilityPolicy.RELIABLE,
+            lifespan=Duration(seconds=DECISION_LIFESPAN_S))
         self._decisions = self.node.create_subscription(
-            Decision, f'{server}/decision', self._decision_callback, 16)
+            Decision, f'{server}/decision', self._decision_callback, decisions)
         self.node.create_subscription(
             Status, f'{server}/status', self._status_callback,
             QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL))

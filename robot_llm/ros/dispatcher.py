@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from robot_llm.core.request import FinishReason, Request, Scene
-from robot_llm.engine.worker import Worker
+from robot_llm.engine.request_queue import RequestQueue
 from robot_llm.errors import MalformedFieldError, RequestError, RobotLlmError
 from robot_llm.ros.streamer import Streamer
 from robot_llm.settings import Settings
@@ -19,9 +19,10 @@ class Dispatcher:
     """
 
     def __init__(
-        self, worker: Worker, streamer: Streamer, settings: Settings, clock: Callable[[], float],
+        self, requests: RequestQueue, streamer: Streamer, settings: Settings,
+        clock: Callable[[], float],
     ) -> None:
-        self._worker = worker
+        self._requests = requests
         self._streamer = streamer
         self.settings = settings
         """``preempt.*`` and ``scene.*`` are read anew for every goal."""
@@ -51,25 +52,32 @@ class Dispatcher:
             if is_early:
                 self._held.add(request)
         if request.scene.epoch < scene.epoch:
-            self._worker.stop(request, FinishReason.SCENE_CHANGED)
+            self._requests.stop(request, FinishReason.SCENE_CHANGED)
         elif is_early:
             self._streamer.call_at(
                 self._clock() + self.settings.scene.wait_s, lambda: self._give_up(request))
         else:
             self._submit(request)
 
+    def refuse(self, request: Request, reason: FinishReason) -> None:
+        """End a request before it began, with all that a listener is owed."""
+        self._streamer.register(request)
+        with self._lock:
+            self._open.add(request)
+        self._requests.stop(request, reason)
+
     def _submit(self, request: Request) -> None:
         if self.settings.preempt.policy == 'newest_wins':
             for held in self._take_held(lambda _: True):
-                self._worker.stop(held, FinishReason.PREEMPTED)
+                self._requests.stop(held, FinishReason.PREEMPTED)
         try:
-            self._worker.submit(request)
+            self._requests.submit(request)
         except RobotLlmError as error:
-            self._worker.stop(request, FinishReason.ERROR, error=error)
+            self._requests.stop(request, FinishReason.ERROR, error=error)
 
     def _give_up(self, request: Request) -> None:
         for late in self._take_held(lambda held: held is request):
-            self._worker.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
+            self._requests.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
                 f'scene_epoch={late.scene.epoch} did not arrive on ~/scene within '
                 f'scene.wait_s={self.settings.scene.wait_s} s; publish the scene before the '
                 'goal, or send 0 for the current one'))
@@ -93,12 +101,12 @@ class Dispatcher:
             self._held -= held
         for request in stale:
             if not self._restart(request, scene, is_usable=not problem):
-                self._worker.stop(request, FinishReason.SCENE_CHANGED)
+                self._requests.stop(request, FinishReason.SCENE_CHANGED)
             elif request in held:
                 self._submit(request)
         for request in self._take_held(lambda held: held.scene.epoch == scene.epoch):
             if problem:
-                self._worker.stop(
+                self._requests.stop(
                     request, FinishReason.ERROR, error=MalformedFieldError(problem))
                 continue
             request.scene = scene
@@ -107,13 +115,13 @@ class Dispatcher:
     def _restart(self, request: Request, scene: Scene, *, is_usable: bool) -> bool:
         """Start a request of an older scene again, if the policy says so and it still may."""
         policy = self.settings.scene
-        return policy.policy == 'restart' and is_usable and self._worker.restart(
+        return policy.policy == 'restart' and is_usable and self._requests.restart(
             request, scene, policy.max_restarts)
 
     def stop(self, request: Request, reason: FinishReason) -> None:
         """End one request, wherever it stands."""
         self._take_held(lambda held: held is request)
-        self._worker.stop(request, reason)
+        self._requests.stop(request, reason)
 
     def stop_all(self, reason: FinishReason) -> None:
         """End every request that has not ended."""

@@ -11,7 +11,7 @@ from rclpy.node import Node
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Session
 from robot_llm.core.timing import GenerationStats
-from robot_llm.errors import EngineError, ErrorCode, MalformedFieldError, RobotLlmError
+from robot_llm.errors import ErrorCode, MalformedFieldError, NotActiveError, RobotLlmError
 from robot_llm.ros.action_server import StreamingActionServer
 from robot_llm.ros.conversions import check_goal, request_from_goal, result_message
 from robot_llm.ros.service import Service
@@ -56,29 +56,19 @@ class GoalServer:
     # On the executor.
 
     def _goal_callback(self, goal: Any) -> GoalResponse:
+        service = self._service
         try:
-            service = self._usable_service(goal)
+            if service is None or not service.accepting:
+                raise NotActiveError('the node is not active; activate it first')
             check_goal(goal, service)
-            service.worker.check_capacity()
+            # A goal that names a later scene waits for it, whatever is wrong with this one.
+            if service.scene.problem and goal.scene_epoch <= service.scene.current.epoch:
+                raise MalformedFieldError(service.scene.problem)
+            service.worker.requests.check_capacity()
         except RobotLlmError as error:
             self._refuse(error)
             return GoalResponse.REJECT
         return GoalResponse.ACCEPT
-
-    def _usable_service(self, goal: Any) -> Service:
-        """
-        Return the service if it takes this goal now.
-
-        :raises EngineError: if the node is not active
-        :raises MalformedFieldError: if the current scene cannot be used
-        """
-        service = self._service
-        if service is None or not service.accepting:
-            raise EngineError('the node is not active; activate it first')
-        # A goal that names a later scene waits for it, whatever is wrong with this one.
-        if service.scene.problem and goal.scene_epoch <= service.scene.current.epoch:
-            raise MalformedFieldError(service.scene.problem)
-        return service
 
     def _refuse(self, error: RobotLlmError) -> None:
         reason = f'{ErrorCode(error.code).name}: {error}'
@@ -86,24 +76,29 @@ class GoalServer:
         self._on_refusal(reason)
 
     def _accepted_callback(self, goal_handle: Any) -> None:
-        """Start a goal; the node may have changed since it was accepted, so all is asked again."""
+        """Start a goal; the node may have changed since it was accepted."""
         goal_id, now_s = bytes(goal_handle.goal_id.uuid), time.monotonic()
-        goal = goal_handle.request
+        service = self._service
         try:
-            service = self._usable_service(goal)
+            if service is None:
+                raise NotActiveError('the node was cleaned up; configure and activate it')
             scene = service.scene.current
             request = request_from_goal(
-                goal, goal_id, check_goal(goal, service), service.settings,
-                scene=scene, now_s=now_s)
+                goal_handle.request, goal_id, check_goal(goal_handle.request, service),
+                service.settings, scene=scene, now_s=now_s)
         except RobotLlmError as error:
+            # Neither stream nor profile is left to say it on: the result alone does.
             self._refuse(error)
             self._server.finish(goal_handle, Generate.Result(
                 finish_reason=int(FinishReason.ERROR), error_code=int(error.code),
                 error_msg=str(error)), is_canceled=False, has_succeeded=False)
             return
         self._goals[goal_id] = _Goal(goal_handle, request)
-        service.dispatcher.dispatch(
-            request, scene, is_scene_expected=service.scene.is_expected)
+        if service.accepting:
+            service.dispatcher.dispatch(
+                request, scene, is_scene_expected=service.scene.is_expected)
+        else:
+            service.dispatcher.refuse(request, FinishReason.SHUTDOWN)
 
     def _cancel_callback(self, goal_handle: Any) -> CancelResponse:
         """Stop a goal at once; its result follows behind rclpy's own step to CANCELING."""

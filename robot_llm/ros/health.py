@@ -119,7 +119,7 @@ class Health:
         if service is not None:
             info = service.model_info
             status.model, status.device = info.name, info.device
-            status.queue_length = service.worker.num_waiting
+            status.queue_length = service.worker.requests.num_waiting
         if self._is_loading:
             status.state = Status.STATE_LOADING
         elif self.failure:
@@ -137,7 +137,7 @@ class Health:
             status.num_completion_tokens = counts.num_completion_tokens
             status.elapsed_s = request.clock.elapsed_s(time.monotonic())
         else:
-            status.state = (Status.STATE_QUEUED if service.worker.num_waiting
+            status.state = (Status.STATE_QUEUED if service.worker.requests.num_waiting
                             else Status.STATE_IDLE)
         return status
 
@@ -166,7 +166,7 @@ class Health:
             info = self._service.model_info
             values |= {'model': info.name, 'quantization': info.quantization,
                        'device': info.device,
-                       'queue_length': str(self._service.worker.num_waiting)}
+                       'queue_length': str(self._service.worker.requests.num_waiting)}
         for source in DecisionSource:
             values[f'decisions_{source.name.lower()}'] = str(self._sources[source.name])
         for reason, num_goals in sorted(self._reasons.items()):

@@ -55,8 +55,8 @@ class Reporter:
         self._goal_server.finish(session, stats)
         self._health.finish(session, stats)
         self._node.get_logger().info(goal_line(request, stats))
-        if service.worker.failure is not None:
-            self._on_failure(service.worker.failure)
+        if service.worker.requests.failure is not None:
+            self._on_failure(service.worker.requests.failure)
 
     def report(self, error: Exception) -> None:
         """Tell that an output could not be handed over; the next goal is served all the same."""

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # llama-cpp-python: no wheel is published, so it is compiled once per machine and kept outside the
 # checkout, where the next clone finds it.
 
@@ -48,7 +48,7 @@ install_llama() {
 
 # Sets wheel. Two checkouts may want the same wheel at once: the second waits for the first.
 build_llama_wheel() {
-  local folder="${ROBOT_LLM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/robot_llm}/wheels/$1" fresh
+  local folder="${ROBOT_LLM_CACHE:-${XDG_CACHE_HOME:-${HOME:-$root}/.cache}/robot_llm}/wheels/$1" fresh
   mkdir -p "$folder" 2>/dev/null || fail 'opening the wheel cache' "$folder cannot be made" \
     'set ROBOT_LLM_CACHE to a folder that you may write'
   exec 8>"$folder/lock"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # What this machine is: a ROS 2 that is sourced, a Python that fits, a compiler, room on the disk.
 
 # Prefixes of AMENT_PREFIX_PATH that are not ours: our own .venv is one too, once scripts/env was

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # Our own two packages: the interfaces are generated and compiled, the Python package is put where
 # Python and ROS look for it.
 

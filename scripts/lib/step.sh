@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # Saying what happens: steps with progress, and failures in plain sentences.
 # All of it goes to stderr, since `scripts/demo --json` owns stdout.
 

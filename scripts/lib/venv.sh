@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # The virtual environment: made once, filled from the requirement lists, remade for another Python.
 
 pip_install() {

@@ -43,7 +43,7 @@ def write(runtime: Runtime, answer: Answer, text: str) -> list[str]:
     return pieces
 
 
-WHOLE = '{"target_speed_mps":0.5,"reason":"a dog runs across the path"}'
+WHOLE = '{"target_speed_mps":0.5,"reason":"a dog runs across"}'
 
 
 def write_json(runtime: Runtime, answer: Answer, new_ids: list[int], whole: str) -> str:

@@ -11,7 +11,7 @@ from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.settings import Settings
 
-SMALL = {'model.n_ctx': 512, 'model.n_batch': 128, 'model.n_ubatch': 16}
+SMALL = {'model.n_ctx': 512, 'model.n_batch': 128, 'model.n_ubatch': 32}
 N_CTX = 512
 TEXT = 'The robot drives through the corridor, and a person with a dog comes out of a door. ' * 3
 
@@ -118,7 +118,7 @@ def test_a_decode_under_the_abort_flag_ends_aborted_and_adds_nothing(backend: Ba
 
 
 def test_the_flag_from_another_thread_keeps_whole_parts_which_serve_on(backend: Backend) -> None:
-    token_ids = (prompt_ids(backend, 60) * 3)[:128]
+    token_ids = (prompt_ids(backend, 50) * 2)[:96]
     backend.decode(token_ids, position=0)
     expected = int(backend.logits().argmax())
     backend.truncate(0, 0)
@@ -134,7 +134,7 @@ def test_the_flag_from_another_thread_keeps_whole_parts_which_serve_on(backend: 
     if isinstance(backend, ScriptedBackend):
         backend.on_decode = lambda call: None
     length = backend.sequence_length(0)
-    assert length % 16 == 0 and length < 128
+    assert length % 32 == 0 and length < len(token_ids)
     backend.abort.clear()
     backend.decode(token_ids[length:], position=length)
     assert backend.logits().argmax() == expected

@@ -60,11 +60,11 @@ def test_the_newest_request_preempts_the_running_and_the_waiting(
     gate = Gate()
     with WorkerHarness(make_runtime(holding(gate))) as harness:
         first, second, third = ask('HOLD'), ask('HOLD too'), ask('go')
-        harness.worker.submit(first)
+        harness.worker.requests.submit(first)
         assert gate.reached.wait(TIMEOUT_S)
-        with harness.worker._changed:  # the worker cannot take the second before the third
-            harness.worker.submit(second)
-            harness.worker.submit(third)
+        with harness.worker.requests.changed:  # the worker cannot take the second before the third
+            harness.worker.requests.submit(second)
+            harness.worker.requests.submit(third)
         for request in (first, second):
             assert_ended(harness, request, FinishReason.PREEMPTED)
         assert_ended(harness, third, FinishReason.STOP)
@@ -78,32 +78,32 @@ def test_a_queue_is_served_in_order_and_refuses_when_full(make_runtime: MakeRunt
     runtime = make_runtime(holding(gate))
     with WorkerHarness(runtime, policy='queue', max_queue=2) as harness:
         requests = [ask('HOLD'), ask('one'), ask('two')]
-        harness.worker.submit(requests[0])
+        harness.worker.requests.submit(requests[0])
         assert gate.reached.wait(TIMEOUT_S)
         for request in requests[1:]:
-            harness.worker.submit(request)
+            harness.worker.requests.submit(request)
         refused = ask('three')
         with pytest.raises(QueueFullError, match='2 goals wait'):
-            harness.worker.submit(refused)
+            harness.worker.requests.submit(refused)
         with pytest.raises(QueueFullError):
-            harness.worker.check_capacity()
-        assert harness.worker.num_waiting == 2 and not harness.worker.is_idle
+            harness.worker.requests.check_capacity()
+        assert harness.worker.requests.num_waiting == 2 and not harness.worker.requests.is_idle
         gate.opened.set()
         for request in requests:
             assert_ended(harness, request, FinishReason.STOP)
         assert refused.status is RequestStatus.WAITING and not refused.is_stopping
         assert [e.request for e in harness.seen if isinstance(e, Finished)] == requests
-        assert harness.worker.is_idle
+        assert harness.worker.requests.is_idle
 
 
 def test_a_busy_worker_rejects_and_an_idle_one_accepts(make_runtime: MakeRuntime) -> None:
     gate = Gate()
     with WorkerHarness(make_runtime(holding(gate)), policy='reject') as harness:
         first = ask('HOLD')
-        harness.worker.submit(first)
+        harness.worker.requests.submit(first)
         assert gate.reached.wait(TIMEOUT_S)
         with pytest.raises(QueueFullError, match='busy'):
-            harness.worker.submit(ask())
+            harness.worker.requests.submit(ask())
         gate.opened.set()
         assert_ended(harness, first, FinishReason.STOP)
         assert harness.answer(ask()).request.finish_reason is FinishReason.STOP
@@ -113,12 +113,12 @@ def test_a_waiting_request_is_over_at_once(make_runtime: MakeRuntime) -> None:
     gate = Gate()
     with WorkerHarness(make_runtime(holding(gate)), policy='queue') as harness:
         first, waiting, last = ask('HOLD'), ask('x'), ask('y')
-        harness.worker.submit(first)
+        harness.worker.requests.submit(first)
         assert gate.reached.wait(TIMEOUT_S)
-        harness.worker.submit(waiting)
-        harness.worker.submit(last)
-        assert harness.worker.stop(waiting, FinishReason.CANCELED)
-        assert not harness.worker.stop(waiting, FinishReason.DEADLINE)
+        harness.worker.requests.submit(waiting)
+        harness.worker.requests.submit(last)
+        assert harness.worker.requests.stop(waiting, FinishReason.CANCELED)
+        assert not harness.worker.requests.stop(waiting, FinishReason.DEADLINE)
         # The engine is still held: nobody but the caller can have ended it.
         assert_ended(harness, waiting, FinishReason.CANCELED)
         gate.opened.set()
@@ -131,11 +131,11 @@ def test_a_request_that_ended_before_it_was_submitted_is_left_alone(
 ) -> None:
     with WorkerHarness(make_runtime()) as harness:
         late = ask()
-        assert harness.worker.stop(late, FinishReason.DEADLINE)
-        harness.worker.submit(late)
+        assert harness.worker.requests.stop(late, FinishReason.DEADLINE)
+        harness.worker.requests.submit(late)
         assert harness.answer(ask()).detail == 'fine'
         assert len(harness.events_of(late)) == 1
-    assert harness.worker.failure is None
+    assert harness.worker.requests.failure is None
 
 
 def test_a_request_that_is_refused_leaves_the_engine_running(make_runtime: MakeRuntime) -> None:
@@ -153,13 +153,13 @@ def test_closing_ends_the_running_and_the_waiting_with_shutdown(
     runtime = make_runtime(holding(gate))
     with WorkerHarness(runtime, policy='queue') as harness:
         running, waiting = ask('HOLD'), ask()
-        harness.worker.submit(running)
+        harness.worker.requests.submit(running)
         assert gate.reached.wait(TIMEOUT_S)
-        harness.worker.submit(waiting)
+        harness.worker.requests.submit(waiting)
         assert harness.worker.close()
         assert harness.worker.close()
         for request in (running, waiting):
             assert_ended(harness, request, FinishReason.SHUTDOWN)
         with pytest.raises(EngineError, match='the engine is not running'):
-            harness.worker.submit(ask())
+            harness.worker.requests.submit(ask())
     assert runtime.backend.is_closed

@@ -96,11 +96,11 @@ def test_a_prefill_of_3000_tokens_is_stopped_from_another_thread(
 
     on_decode(before, lambda: None)
     with WorkerHarness(borrowed(stopping)) as harness:
-        harness.worker.submit(request)
+        harness.worker.requests.submit(request)
         assert in_second_chunk.wait(TIMEOUT_S)
         num_before = request.counts.num_prefill_chunks
-        assert harness.worker.stop(request, FinishReason.CANCELED)
-        assert not harness.worker.stop(request, FinishReason.DEADLINE)
+        assert harness.worker.requests.stop(request, FinishReason.CANCELED)
+        assert not harness.worker.requests.stop(request, FinishReason.DEADLINE)
         assert_canceled(harness, request)
         counts = request.counts
         assert counts.num_prompt_tokens >= NUM_LONG
@@ -119,8 +119,8 @@ def test_a_canceled_prefill_is_the_next_ones_cache(
     prompt = 'A dog and a child play beside the road, far away from here. ' * 4
     first, again = (make_request(profiles['word'], prompt) for _ in '12')
     with WorkerHarness(borrowed(stopping)) as harness:
-        on_decode(lambda: None, lambda: harness.worker.stop(first, FinishReason.CANCELED))
-        harness.worker.submit(first)
+        on_decode(lambda: None, lambda: harness.worker.requests.stop(first, FinishReason.CANCELED))
+        harness.worker.requests.submit(first)
         assert_canceled(harness, first)
         assert first.counts.num_prefill_chunks == 1
         held = stopping.cache.num_tokens
@@ -138,8 +138,9 @@ def test_a_stop_behind_the_last_chunk_comes_before_the_decision(
 ) -> None:
     request = make_request(profiles['json'])
     with WorkerHarness(borrowed(stopping)) as harness:
-        on_decode(lambda: None, lambda: harness.worker.stop(request, FinishReason.CANCELED))
-        harness.worker.submit(request)
+        stop = harness.worker.requests.stop
+        on_decode(lambda: None, lambda: stop(request, FinishReason.CANCELED))
+        harness.worker.requests.submit(request)
         assert_canceled(harness, request)
         assert request.counts.num_prefill_chunks == 1
         assert request.counts.num_completion_tokens == 0
@@ -159,10 +160,10 @@ def test_a_stop_in_the_detail_ends_it_there(
         if isinstance(event, Delta) and event.request is request:
             pieces.append(event)
             if len(pieces) == num_pieces:
-                harness.worker.stop(request, FinishReason.CANCELED)
+                harness.worker.requests.stop(request, FinishReason.CANCELED)
 
     with WorkerHarness(borrowed(stopping), on_event=stop_in_the_detail) as harness:
-        harness.worker.submit(request)
+        harness.worker.requests.submit(request)
         assert_canceled(harness, request)
         assert len(pieces) == num_pieces
         assert ''.join(piece.text for piece in pieces).startswith('\n{"')
@@ -181,11 +182,11 @@ def test_a_stop_during_a_decode_of_the_detail_wastes_one_token_at_most(
     def stop_in_the_third() -> None:
         running.append(None)
         if len(running) == 3:
-            harness.worker.stop(request, FinishReason.CANCELED)
+            harness.worker.requests.stop(request, FinishReason.CANCELED)
 
     with WorkerHarness(borrowed(stopping)) as harness:
         on_decode(stop_in_the_third, lambda: None)
-        harness.worker.submit(request)
+        harness.worker.requests.submit(request)
         assert_canceled(harness, request)
         # A decode that sees the flag gives no row; one that does not gives one too many.
         assert request.counts.num_wasted_tokens <= 1
@@ -202,13 +203,13 @@ def test_a_newer_goal_preempts_a_real_prefill(
         profiles['json'], max_tokens=90)
     started = Flag()
     with WorkerHarness(borrowed(runtime), on_event=lambda e: started.set()) as harness:
-        harness.worker.submit(older)
+        harness.worker.requests.submit(older)
         assert started.wait(TIMEOUT_S)
         answered = harness.answer(newer)
         assert answered.detail == right
         assert older.finish_reason is FinishReason.PREEMPTED
         assert older.counts.num_prefilled_tokens < NUM_LONG / 4
-        assert harness.worker.failure is None
+        assert harness.worker.requests.failure is None
 
 
 def test_closing_in_a_real_prefill_ends_the_goal_and_joins_the_thread(
@@ -217,7 +218,7 @@ def test_closing_in_a_real_prefill_ends_the_goal_and_joins_the_thread(
     request, in_prefill = make_request(profiles['json'], LONG), Flag()
     on_decode(in_prefill.set, lambda: None)
     with WorkerHarness(borrowed(stopping)) as harness:
-        harness.worker.submit(request)
+        harness.worker.requests.submit(request)
         assert in_prefill.wait(TIMEOUT_S)
         assert harness.worker.close()
         assert request.finish_reason is FinishReason.SHUTDOWN

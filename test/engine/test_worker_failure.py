@@ -62,16 +62,17 @@ def test_a_failing_decode_ends_the_request_and_all_that_wait(
     runtime = make_runtime(faults_by_prompt({'FAULT': wait_and_fail}))
     with WorkerHarness(runtime, policy='queue') as harness:
         broken, waiting = ask('FAULT'), ask()
-        harness.worker.submit(broken)
+        harness.worker.requests.submit(broken)
         assert reached.wait(TIMEOUT_S)
-        harness.worker.submit(waiting)
+        harness.worker.requests.submit(waiting)
         go_on.set()
         for request in (broken, waiting):
             assert_ended(harness, request, FinishReason.ERROR)
             assert request.error is not None
             assert request.error.code is ErrorCode.DECODE_FAILED == 302
-        assert isinstance(harness.worker.failure, DecodeError)
-        for refuse in (harness.worker.check_capacity, lambda: harness.worker.submit(ask())):
+        assert isinstance(harness.worker.requests.failure, DecodeError)
+        worker = harness.worker.requests
+        for refuse in (worker.check_capacity, lambda: worker.submit(ask())):
             with pytest.raises(DecodeError, match='scripted fault'):
                 refuse()
     assert runtime.backend.is_closed
@@ -89,7 +90,7 @@ def test_a_bug_of_ours_ends_the_goal_with_a_code_and_not_the_process(
         assert request.error is not None and request.error.code is ErrorCode.DECODE_FAILED
         assert 'internal error, please report it: ZeroDivisionError: oops' in str(request.error)
         harness.worker._thread.join(TIMEOUT_S)
-        assert isinstance(harness.worker.failure, EngineError)
+        assert isinstance(harness.worker.requests.failure, EngineError)
 
 
 @pytest.mark.parametrize('by', ['close', 'check_progress'])
@@ -103,13 +104,13 @@ def test_a_decode_that_hangs_is_given_up_and_its_request_ends_once(
     harness = WorkerHarness(make_runtime(holding(gate)))
     harness.worker.open()
     request = ask('HOLD')
-    harness.worker.submit(request)
+    harness.worker.requests.submit(request)
     assert gate.reached.wait(TIMEOUT_S)
     if by == 'check_progress':
         harness.worker.check_progress(1e9)
         assert not request.is_stopping
         harness.worker.check_progress(-1.0)
-        assert harness.worker.failure is not None
+        assert harness.worker.requests.failure is not None
     assert not harness.worker.close()
     reason = FinishReason.SHUTDOWN if by == 'close' else FinishReason.ERROR
     assert_ended(harness, request, reason)
@@ -137,7 +138,7 @@ def test_an_engine_that_hangs_outside_a_decode_says_nothing_behind_the_end(
         on_event=lambda event: decided.set() if isinstance(event, Decided) else None)
     harness.worker.open()
     request = ask()
-    harness.worker.submit(request)
+    harness.worker.requests.submit(request)
     assert hangs.wait(TIMEOUT_S)
     harness.worker.check_progress(-1.0)
     assert_ended(harness, request, FinishReason.ERROR)
@@ -159,7 +160,7 @@ def test_what_fails_while_loading_reaches_whoever_opened() -> None:
     with pytest.raises(ModelLoadError, match='no such file'):
         worker.open()
     with pytest.raises(ModelLoadError):
-        worker.check_capacity()
+        worker.requests.check_capacity()
     assert worker.close()
 
 
@@ -199,4 +200,4 @@ def test_a_worker_that_was_never_opened_can_be_closed() -> None:
     worker = worker_with(lambda should_stop: 1 // 0)
     assert worker.close()
     with pytest.raises(EngineError, match='the engine is not running'):
-        worker.check_capacity()
+        worker.requests.check_capacity()

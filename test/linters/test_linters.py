@@ -23,7 +23,8 @@ def check(*command: str) -> None:
     """Run ``command`` in the repository's root; fail with its output if it fails."""
     done = subprocess.run(
         command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, f'{" ".join(command)}\n{done.stdout}'
+    if done.returncode:
+        pytest.fail(f'{" ".join(command)}\n{done.stdout}', pytrace=False)
 
 
 def test_flake8() -> None:

@@ -18,7 +18,7 @@ SPEED_SCHEMA: dict[str, Any] = {
     'properties': {
         'target_speed_mps': {
             'type': 'number', 'minimum': 0.0, 'maximum': 1.5, 'multipleOf': 0.1},
-        'reason': {'type': 'string', 'minLength': 1, 'maxLength': 40},
+        'reason': {'type': 'string', 'minLength': 1, 'maxLength': 24},
     },
 }
 

@@ -132,5 +132,5 @@ class WorkerHarness:
 
     def answer(self, request: Request) -> Answered:
         """Submit a request and wait for its end."""
-        self.worker.submit(request)
+        self.worker.requests.submit(request)
         return Answered(request, self.events_of(request))

@@ -1,0 +1,144 @@
+"""Puts a service together at configure, and takes it apart again in reverse order."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+import datetime
+import os
+import time
+
+from rclpy.node import Node
+from robot_llm.engine.backend import Backend
+from robot_llm.engine.llama_backend import LlamaCppBackend
+from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
+from robot_llm.engine.model import ShouldStop
+from robot_llm.engine.runtime import Runtime
+from robot_llm.engine.worker import Worker
+from robot_llm.errors import RobotLlmError
+from robot_llm.profile import ResponseProfile
+from robot_llm.profile_file import check_default_profile, load_profiles
+from robot_llm.ros.client_watch import ClientWatch
+from robot_llm.ros.dispatcher import Dispatcher
+from robot_llm.ros.goal_server import GoalServer
+from robot_llm.ros.health import Health
+from robot_llm.ros.parameters import profiles_folder, read_settings
+from robot_llm.ros.reporter import Reporter
+from robot_llm.ros.scene import SceneMonitor
+from robot_llm.ros.service import Service
+from robot_llm.ros.streamer import Streamer
+from robot_llm.ros.token_stream import TokenStream
+from robot_llm.settings import Settings
+
+OpenBackend = Callable[[Settings, ShouldStop, LogSink], Backend]
+
+
+def open_llama_backend(
+    settings: Settings, should_stop: ShouldStop, log_sink: LogSink,
+) -> LlamaCppBackend:
+    """Load the model with llama.cpp, on the cores this process may use."""
+    return LlamaCppBackend(
+        settings, num_cores=len(os.sched_getaffinity(0)), should_stop=should_stop,
+        log_sink=log_sink)
+
+
+class Assembly:
+    """
+    The parts of one configured node.
+
+    :param open_backend: makes the model's runtime; called on the worker's thread
+    :param on_failure: called once the engine has become unusable
+    """
+
+    def __init__(
+        self, node: Node, goal_server: GoalServer, health: Health, open_backend: OpenBackend,
+        on_failure: Callable[[RobotLlmError], None],
+    ) -> None:
+        self._node = node
+        self._goal_server = goal_server
+        self._health = health
+        self._open_backend = open_backend
+        self._on_failure = on_failure
+        self._parts = ExitStack()
+        self._worker: Worker | None = None
+        self._must_stop = False
+        self.has_left_engine = False
+        """A worker hangs in the runtime and was left behind; the process must end hard."""
+
+    def build(self) -> Service:
+        """
+        Check everything, load the model, warm it up.
+
+        :raises RobotLlmError: with every problem; call ``close`` then as well
+        """
+        settings = read_settings(self._node)
+        profiles = load_profiles(profiles_folder(settings), settings.limits)
+        check_default_profile(profiles, settings.profiles.default)
+        worker = Worker(
+            lambda should_stop: self._open_runtime(settings, profiles, should_stop),
+            lambda event: streamer.put(event), time.monotonic,
+            policy=settings.preempt.policy, max_queue=settings.preempt.max_queue,
+            heartbeat_s=1.0 / settings.status.rate_hz)
+        # Freed from the last line up: the worker ends its goals, the streamer publishes their
+        # ends, then the publishers go.
+        stream = TokenStream(self._node, settings)
+        self._parts.callback(stream.close)
+        reporter = Reporter(
+            self._node, stream, self._goal_server, self._health, self._on_failure)
+        streamer = Streamer(reporter, worker.requests.stop, time.monotonic)
+        dispatcher = Dispatcher(worker.requests, streamer, settings, time.monotonic)
+        scene = SceneMonitor(self._node, max_bytes=settings.limits.scene_bytes,
+                             on_change=dispatcher.change_scene)
+        self._parts.callback(scene.close)
+        if settings.client.grace_s:
+            watch = ClientWatch(self._node, dispatcher, settings.client.grace_s)
+            self._parts.callback(watch.close)
+        streamer.open()
+        self._parts.callback(streamer.close)
+        if hang_s := settings.engine.hang_s:
+            streamer.call_every(hang_s / 4, lambda: worker.check_progress(hang_s))
+        self._parts.callback(self._close_worker, worker)
+        self._worker = worker
+        if self._must_stop:
+            worker.close()
+        info = worker.open().backend.info
+        reporter.service = Service(
+            settings, profiles, info, worker, streamer, stream, scene, dispatcher)
+        return reporter.service
+
+    def _open_runtime(
+        self, settings: Settings, profiles: dict[str, ResponseProfile], should_stop: ShouldStop,
+    ) -> Runtime:
+        backend = self._open_backend(settings, should_stop, self._log_llama)
+        try:
+            return Runtime(backend, settings, profiles, today=datetime.datetime.now(),
+                           should_stop=should_stop)
+        except BaseException:
+            backend.close()
+            raise
+
+    def _log_llama(self, level: int, line: str) -> None:
+        """Bring llama.cpp's lines into the node's log; its chatter only at debug level."""
+        logger = self._node.get_logger().get_child('llama_cpp')
+        if level >= ERROR:
+            logger.error(line)
+        elif level >= WARNING:
+            logger.warning(line)
+        else:
+            logger.debug(line)
+
+    def _close_worker(self, worker: Worker) -> None:
+        if not worker.close():
+            self.has_left_engine = True
+            self._node.get_logger().fatal(
+                'the engine does not stop; its thread and its model are left behind, restart '
+                'the process')
+
+    def stop_loading(self) -> None:
+        """Let a build that is under way, or comes later, give up; any thread."""
+        self._must_stop = True
+        if self._worker is not None:
+            self._worker.requests.close()
+
+    def close(self) -> None:
+        """Free every part, in reverse order; safe to call twice, and after a failed build."""
+        self._parts.close()
+        self._worker = None

@@ -1,0 +1,110 @@
+"""The machinery without a model: known probabilities come back, noise is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from robot_llm.errors import ConfigError
+from robot_llm.evaluation.fit import fit_head, held_out_predictions
+from robot_llm.evaluation.mixing import fit_mix
+from robot_llm.evaluation.regression import fit_temperature
+from synthetic import make_dataset, make_rules, true_probabilities
+
+pytest.importorskip('sklearn')
+
+
+@pytest.fixture(scope='module')
+def data():
+    return make_dataset(np.random.default_rng(3), 700)
+
+
+@pytest.fixture(scope='module')
+def fitted(data):
+    return fit_head(data)
+
+
+def head_probabilities(head, hidden):
+    return np.exp([head.log_probs(head.features(row)) for row in hidden])
+
+
+def test_known_probabilities_come_back_within_sampling_error(fitted):
+    fresh = make_dataset(np.random.default_rng(4), 300)
+    error = head_probabilities(fitted.head, fresh.hidden) - true_probabilities(fresh.hidden, 2.0)
+    # 27 numbers fitted to 700 independent rows; an unfitted head is off by 0.3.
+    assert np.sqrt((error ** 2).mean()) < 0.05
+    assert np.abs(error.mean(axis=0)).max() < 0.03
+
+
+def test_the_held_out_figures_are_what_the_truth_allows(data, fitted):
+    truth = true_probabilities(data.hidden, 2.0)
+    best_accuracy = truth.max(axis=1).mean()
+    assert fitted.figures['accuracy'] == pytest.approx(best_accuracy, abs=0.06)
+    low, high = fitted.figures['intervals']['accuracy']
+    assert low < fitted.figures['accuracy'] < high
+    assert fitted.figures['ece'] < 0.06
+
+
+def test_the_learning_curve_rises_with_the_groups(fitted):
+    curve = fitted.figures['learning_curve']
+    assert [point['num_groups'] for point in curve] == sorted(p['num_groups'] for p in curve)
+    assert curve[-1]['nll'] < curve[0]['nll']
+
+
+def test_shuffled_labels_are_refused_as_unlearnable(data):
+    random = np.random.default_rng(0)
+    shuffled = random.permutation(data.num_groups)
+    labels = data.labels[::2][shuffled][data.groups]
+    with pytest.raises(ConfigError, match='nothing was learned: .* check the labels'):
+        fit_head(replace(data, labels=labels))
+
+
+def test_too_few_groups_of_a_word_are_refused_with_the_number(data):
+    few = data.rows((data.labels != 2) | (data.groups < 20))
+    with pytest.raises(ConfigError, match="'continue' has [0-9] groups to fit to, 10 are needed"):
+        fit_head(few)
+
+
+def test_a_model_without_hidden_state_is_refused(data):
+    with pytest.raises(ConfigError, match='gives no hidden state'):
+        fit_head(replace(data, hidden=data.hidden[:, :0]))
+
+
+def test_two_words_work_like_three(data):
+    two = data.rows(data.labels < 2)
+    head = fit_head(replace(
+        two, words=('stop', 'go'), log_probs=two.log_probs[:, :2])).head
+    assert head.weights.shape == (8, 2)
+    assert head_probabilities(head, two.hidden).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_real_rows_are_familiar_and_far_ones_are_not(fitted):
+    fresh = make_dataset(np.random.default_rng(5), 300)
+    head = fitted.head
+    strange = np.mean([head.is_stranger(head.features(row)) for row in fresh.hidden])
+    assert strange <= 0.06
+    far = [head.is_stranger(head.features(row + 20)) for row in fresh.hidden]
+    assert all(far)
+
+
+def test_the_temperature_undoes_what_was_exaggerated():
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(4000, 3)) * 2
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    labels = np.array([random.choice(3, p=share) for share in shares])
+    assert fit_temperature(3 * logits, labels) == pytest.approx(3.0, rel=0.1)
+
+
+def test_the_mix_follows_whoever_knows(data):
+    truth = np.log(true_probabilities(data.hidden, 2.0))
+    nothing = np.full_like(truth, np.log(1 / 3))
+    head_weight, word_weight, *_ = fit_mix(truth, nothing, data.labels)
+    assert head_weight == pytest.approx(1.0, abs=0.25)
+    head_weight, word_weight, *_ = fit_mix(nothing, truth, data.labels)
+    assert word_weight == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize('method', ['head', 'both'])
+def test_held_out_predictions_know_less_than_the_head_that_saw_the_rows(data, fitted, method):
+    rules = make_rules(method)
+    held_out = held_out_predictions(data, rules, fitted.head, fitted.figures['penalty'])
+    assert held_out.is_right.mean() == pytest.approx(fitted.figures['accuracy'], abs=0.02)
