@@ -10,6 +10,7 @@ Everything this package raises on purpose.
     + SchemaError
     + QueueFullError
     + MalformedFieldError
+    + DeadlineTooShortError
   - AnswerError               the model's answer is refused; the engine keeps running (200s)
     + SchemaNotMetError
     + LimitInDetailError
@@ -37,6 +38,7 @@ class ErrorCode(IntEnum):
     BAD_SCHEMA = 103
     QUEUE_FULL = 104
     MALFORMED_FIELD = 105
+    DEADLINE_TOO_SHORT = 106
     SCHEMA_NOT_MET = 201
     LIMIT_IN_DETAIL = 202
     MODEL_NOT_LOADED = 301
@@ -105,6 +107,18 @@ class MalformedFieldError(RequestError):
     """A field of the goal is out of its limits."""
 
     code = ErrorCode.MALFORMED_FIELD
+
+
+class DeadlineTooShortError(RequestError):
+    """By the measured rates the decision cannot be there in time."""
+
+    code = ErrorCode.DEADLINE_TOO_SHORT
+
+    def __init__(self, predicted_s: float, deadline_s: float) -> None:
+        super().__init__(
+            f'the decision is expected after {predicted_s:.3f} s and decision_deadline='
+            f'{deadline_s:.3f} s; shorten the prompt, give more time, or set admission.policy '
+            'to off')
 
 
 class AnswerError(RobotLlmError):

@@ -126,14 +126,25 @@ def paraphrase_agreement(predictions: Predictions) -> float:
 
     Rows that differ in the goal only are no paraphrases; every group counts alike.
     """
-    shares = []
-    for group in np.unique(predictions.groups):
-        inside = predictions.groups == group
-        best, scenes = predictions.best[inside], predictions.scenes[inside]
-        pairs = np.triu(scenes[:, None] != scenes[None, :])
-        if pairs.any():
-            shares.append(float((best[:, None] == best[None, :])[pairs].mean()))
-    return float(np.mean(shares)) if shares else 1.0
+    _, groups = np.unique(predictions.groups, return_inverse=True)
+    texts = np.stack([groups, predictions.scenes], axis=1)
+    _, first, scenes = np.unique(texts, axis=0, return_index=True, return_inverse=True)
+    num_words = len(predictions.words)
+
+    def word_counts(index: Ints) -> Floats:
+        counts = np.zeros((index.max() + 1, num_words))
+        np.add.at(counts, (index, predictions.best), 1)
+        return counts
+
+    by_group, by_scene = word_counts(groups), word_counts(scenes.reshape(-1))
+    # Ordered pairs within the group, less those within one text.
+    group_of_scene = groups[first]
+    agreeing = (by_group ** 2).sum(axis=1) - np.bincount(
+        group_of_scene, (by_scene ** 2).sum(axis=1))
+    pairs = by_group.sum(axis=1) ** 2 - np.bincount(
+        group_of_scene, by_scene.sum(axis=1) ** 2)
+    shares = agreeing[pairs > 0] / pairs[pairs > 0]
+    return float(shares.mean()) if len(shares) else 1.0
 
 
 def risk(predictions: Predictions, costs: Floats) -> float:

@@ -111,8 +111,8 @@ def with_bars(predictions: Predictions, bars: Floats, fallback: int) -> Predicti
 def group_losses(predictions: Predictions, unsafe: NDArray[np.bool_]) -> Floats:
     """Return each group's share of unsafe rows, shape (num_groups,)."""
     losses = unsafe[predictions.labels, predictions.published].astype(np.float64)
-    groups = predictions.groups
-    return np.array([losses[groups == group].mean() for group in np.unique(groups)])
+    _, groups = np.unique(predictions.groups, return_inverse=True)
+    return np.bincount(groups, losses) / np.bincount(groups)
 
 
 def choose_bars(

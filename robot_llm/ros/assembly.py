@@ -7,6 +7,7 @@ import os
 import time
 
 from rclpy.node import Node
+from robot_llm.core.forecast import Forecast
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
@@ -101,7 +102,8 @@ class Assembly:
             worker.close()
         info = worker.open().backend.info
         reporter.service = Service(
-            settings, profiles, info, worker, streamer, stream, scene, dispatcher)
+            settings, profiles, info, worker, streamer, stream, scene, dispatcher,
+            Forecast())
         return reporter.service
 
     def _open_runtime(

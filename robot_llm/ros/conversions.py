@@ -11,7 +11,8 @@ from robot_llm.core.decision import Decision
 from robot_llm.core.request import Request, Scene
 from robot_llm.core.session import Session, Token
 from robot_llm.core.timing import GenerationStats, Stage
-from robot_llm.errors import ErrorCode, MalformedFieldError, UnknownProfileError
+from robot_llm.errors import (
+    DeadlineTooShortError, ErrorCode, MalformedFieldError, UnknownProfileError)
 from robot_llm.profile import merge_sampling, ResponseProfile
 from robot_llm.settings import Settings
 from robot_llm_msgs import msg
@@ -19,11 +20,23 @@ from robot_llm_msgs.action import Generate
 from unique_identifier_msgs.msg import UUID
 
 
+class HasScene(Protocol):
+    """Where the robot is now."""
+
+    @property
+    def current(self) -> Scene:
+        """The newest scene."""
+
+
 class Catalog(Protocol):
     """What a goal is checked against."""
 
     settings: Settings
     profiles: dict[str, ResponseProfile]
+    scene: HasScene
+
+    def predicted_ttft_s(self, request: Request) -> float:
+        """Return how long the decision of a goal will take [s]."""
 
 
 def duration_s(duration: Duration) -> float:
@@ -76,6 +89,20 @@ def check_goal(goal: Any, catalog: Catalog) -> ResponseProfile:
     if problems:
         raise MalformedFieldError('; '.join(problems))
     return profile
+
+
+def check_deadline(goal: Any, catalog: Catalog) -> None:
+    """
+    Refuse a goal whose decision would be late.
+
+    :raises DeadlineTooShortError: with prediction and deadline
+    """
+    request = request_from_goal(
+        goal, b'', check_goal(goal, catalog), catalog.settings, scene=catalog.scene.current,
+        now_s=0.0)
+    predicted_s = catalog.predicted_ttft_s(request)
+    if predicted_s > request.decision_timeout_s:
+        raise DeadlineTooShortError(predicted_s, request.decision_timeout_s)
 
 
 def request_from_goal(

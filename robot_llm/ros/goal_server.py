@@ -13,7 +13,8 @@ from robot_llm.core.session import Session
 from robot_llm.core.timing import GenerationStats
 from robot_llm.errors import ErrorCode, MalformedFieldError, NotActiveError, RobotLlmError
 from robot_llm.ros.action_server import StreamingActionServer
-from robot_llm.ros.conversions import check_goal, request_from_goal, result_message
+from robot_llm.ros.conversions import (
+    check_deadline, check_goal, request_from_goal, result_message)
 from robot_llm.ros.service import Service
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Token
@@ -65,6 +66,8 @@ class GoalServer:
             if service.scene.problem and goal.scene_epoch <= service.scene.current.epoch:
                 raise MalformedFieldError(service.scene.problem)
             service.worker.requests.check_capacity()
+            if service.settings.admission.policy == 'refuse':
+                check_deadline(goal, service)
         except RobotLlmError as error:
             self._refuse(error)
             return GoalResponse.REJECT
@@ -93,6 +96,9 @@ class GoalServer:
                 finish_reason=int(FinishReason.ERROR), error_code=int(error.code),
                 error_msg=str(error)), is_canceled=False, has_succeeded=False)
             return
+        if service.settings.admission.policy == 'fallback' and (
+                service.predicted_ttft_s(request) > request.decision_timeout_s):
+            request.decision_deadline_s = now_s  # it would be missed: let it pass at once
         self._goals[goal_id] = _Goal(goal_handle, request)
         if service.accepting:
             service.dispatcher.dispatch(

@@ -52,6 +52,7 @@ class Reporter:
         assert service is not None, 'no goal runs before the model is loaded'
         stats = service.stats_of(request)
         service.dispatcher.forget(request)
+        service.forecast.learn(request, stats)
         self._goal_server.finish(session, stats)
         self._health.finish(session, stats)
         self._node.get_logger().info(goal_line(request, stats))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from robot_llm.core.forecast import Forecast
 from robot_llm.core.request import Request
 from robot_llm.core.timing import collect_stats, GenerationStats
 from robot_llm.engine.backend import ModelInfo
@@ -27,7 +28,14 @@ class Service:
     stream: TokenStream
     scene: SceneMonitor
     dispatcher: Dispatcher
+    forecast: Forecast
     accepting: bool = False
+
+    def predicted_ttft_s(self, request: Request) -> float:
+        """Return how long the decision of a goal will take by what is known now [s]."""
+        is_queue = self.settings.preempt.policy == 'queue'
+        num_ahead = len(self.dispatcher.requests) if is_queue else 0
+        return self.forecast.ttft_s(request, num_ahead=num_ahead)
 
     def stats_of(self, request: Request) -> GenerationStats:
         """Return the statistics of a finished request, beside what the hardware allows."""

@@ -1,10 +1,10 @@
-"""Lifecycle transitions that never raise."""
+"""Lifecycle transitions that never raise, whoever asks for them."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from robot_llm.errors import ConfigError, RobotLlmError
 
 Transition = Callable[[Any, LifecycleState], TransitionCallbackReturn]
@@ -31,3 +31,32 @@ def logged_transition(transition: Transition) -> Transition:
         return TransitionCallbackReturn.FAILURE
 
     return run
+
+
+def refuse_illegal_transitions(node: LifecycleNode) -> None:
+    """
+    Answer a request for a transition that the node's state does not have with "no".
+
+    Call in the node's constructor. rclpy raises there, if the request names the transition by
+    number as lifecycle managers do; that would end the executor, and with it the process.
+    """
+    service = node._service_change_state
+    change_state = service.callback
+
+    def guarded(request: Any, response: Any) -> Any:
+        try:
+            return change_state(request, response)
+        except Exception as error:  # noqa: B902  rclpy's RCLError has no public name
+            node.get_logger().error(f'transition {request.transition.id} is refused: {error}')
+            response.success = False
+            return response
+
+    service.callback = guarded
+
+
+def deactivate(node: LifecycleNode) -> None:
+    """Deactivate a node, unless whoever manages it was faster."""
+    try:
+        node.trigger_deactivate()
+    except Exception as error:  # noqa: B902  the same; raised it would end the executor
+        node.get_logger().debug(f'not deactivated: {error}')

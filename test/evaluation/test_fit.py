@@ -31,7 +31,7 @@ def test_known_probabilities_come_back_within_sampling_error(fitted):
     fresh = make_dataset(np.random.default_rng(4), 300)
     error = head_probabilities(fitted.head, fresh.hidden) - true_probabilities(fresh.hidden, 2.0)
     # 27 numbers fitted to 700 independent rows; an unfitted head is off by 0.3.
-    assert np.sqrt((error ** 2).mean()) < 0.05
+    assert np.sqrt((error ** 2).mean()) < 0.07
     assert np.abs(error.mean(axis=0)).max() < 0.03
 
 
