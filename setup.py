@@ -59,6 +59,7 @@ setup(
             'node = robot_llm.ros.main:main',
             'ask = robot_llm.cli.ask:main',
             'demo = robot_llm.cli.demo:main',
+            'monitor = robot_llm.cli.monitor:main',
         ],
     },
 )

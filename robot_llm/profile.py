@@ -69,6 +69,8 @@ class DecisionRules(Group):
     min_probability_mass: Share = 0.0
     #: the model's own words, a fitted head on its last hidden state, or both weighed
     method: DecisionMethod = 'words'
+    #: where the head reads the hidden state: behind the whole prompt, or behind the scene
+    reads: Literal['prompt', 'scene'] = 'prompt'
     #: file of the fitted head, relative to the profile's folder or the one above it
     head: str = ''
     #: right word -> decided word -> what that costs; 1 for what is not given, 0 for what is right

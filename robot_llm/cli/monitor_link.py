@@ -94,6 +94,12 @@ class MonitorLink:
         self.node.destroy_node()
         rclpy.shutdown(context=self._context)
 
+    def wait_until_ready(self, timeout_s: float) -> bool:
+        """Wait until the node would answer; False if time runs out."""
+        end_s = time.monotonic() + timeout_s
+        return all(client.wait_for_service(max(end_s - time.monotonic(), 0.0))
+                   for client in (self._cancel, self._replay))
+
     def cancel(self, goal_id: bytes) -> None:
         """
         Ask the node to cancel a goal, whoever sent it; the answer comes as an event.

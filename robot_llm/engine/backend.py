@@ -91,7 +91,7 @@ class Backend(Protocol):
 
     def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
         """
-        Allocate the memory for the sequences.
+        Allocate the memory for the sequences; one that is there already is freed first.
 
         :param n_ctx: what one request may use [tokens]
         :param num_reserved_tokens: room beside it, for pinned prefixes and branches [tokens]
@@ -99,7 +99,9 @@ class Backend(Protocol):
         :raises ModelLoadError: if it does not fit
         """
 
-    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+    def decode(
+        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
+    ) -> None:
         """
         Evaluate tokens behind a sequence; ``logits`` then gives the row of the last one.
 
@@ -107,6 +109,7 @@ class Backend(Protocol):
 
         :param token_ids: shape (num_tokens,), 1 <= num_tokens <= ``n_batch``
         :param position: how many tokens the sequence holds already
+        :param probe: which of ``token_ids`` gives ``hidden_state``; -1 is the last one
         :raises DecodeAborted: if the abort flag ended it
         :raises EngineError: if the runtime fails
         """
@@ -129,7 +132,7 @@ class Backend(Protocol):
 
     def hidden_state(self) -> NDArray[np.float32]:
         """
-        Return the last token's hidden state, from the same decode as ``logits``; a copy.
+        Return the probe's hidden state, from the same decode as ``logits``; a copy.
 
         :returns: shape (n_embd,), float32; empty if this model or runtime gives none
         """

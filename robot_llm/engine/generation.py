@@ -9,7 +9,7 @@ from robot_llm.core.timing import Stage
 from robot_llm.engine.answer import Answer
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.constraint import WordTokens
-from robot_llm.engine.prompt_tokens import CompiledProfile, tokenize_segments
+from robot_llm.engine.prompt_tokens import tokenize_segments
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scoring import score_words
 from robot_llm.errors import (
@@ -36,7 +36,6 @@ class Generation:
         self._backend = runtime.backend
         self._request = request
         self._clock = clock
-        self._compiled: CompiledProfile = runtime.profiles[request.profile.name]
         self._counts = request.counts
 
     def run(self) -> Iterator[Event]:
@@ -47,6 +46,7 @@ class Generation:
         :raises RobotLlmError: if the request or the engine fails; nothing is latched then
         """
         yield Started(self._request)
+        self._compiled = self._runtime.compiled(self._request.profile)
         try:
             self._prefill(self._prompt_ids())
             decision = self._decide()
@@ -93,34 +93,42 @@ class Generation:
 
     def _prefill(self, token_ids: Sequence[int]) -> None:
         """Evaluate what the cache does not hold, a chunk at a time, so that a stop is obeyed."""
-        cache, counts = self._runtime.cache, self._counts
-        counts.num_cached_tokens = cache.reuse(self._request.profile.name, token_ids)
+        runtime, counts = self._runtime, self._counts
+        probe = self._compiled.probe(
+            self._backend, token_ids, self._request.scene.description)
+        known, self._hidden = runtime.probed
+        is_known = list(known) == token_ids[:probe + 1]
+        # What is read from the probe is not in the cache: evaluate it again, unless it is at hand.
+        counts.num_cached_tokens = runtime.cache.reuse(
+            self._request.profile.name, token_ids, limit=None if is_known else probe)
         self._mark(Stage.PREFIX_LOOKED_UP)
         position = counts.num_cached_tokens
         while position < len(token_ids):
             self._check_stop()
             chunk = token_ids[position:position + self._runtime.chunk_tokens]
-            self._decode(chunk)
+            is_inside = 0 <= probe - position < len(chunk)
+            self._decode(chunk, probe=probe - position if is_inside else -1)
+            if is_inside:
+                self._hidden = self._backend.hidden_state()
+                runtime.probed = (token_ids[:probe + 1], self._hidden)
             counts.num_prefill_chunks += 1
             counts.num_prefilled_tokens += len(chunk)
             position += len(chunk)
         self._mark(Stage.PREFILLED)
 
-    def _decode(self, token_ids: Sequence[int]) -> None:
-        self._runtime.decode(token_ids)
+    def _decode(self, token_ids: Sequence[int], *, probe: int = -1) -> None:
+        self._runtime.decode(token_ids, probe=probe)
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:
         """Decide from the last row of the prefill; no further decode where words differ."""
         self._check_stop()
-        # Before any branch is scored: that would be another decode.
-        hidden = self._backend.hidden_state()
         log_probs, num_calls = score_words(
             self._backend, self._compiled.decision_set,
             position=self._runtime.cache.num_tokens,
             first_branch=self._runtime.first_branch)
         self._counts.num_decode_calls += num_calls
-        self._request.evidence = Evidence(log_probs, hidden)
+        self._request.evidence = Evidence(log_probs, self._hidden)
         decision = decide_by(
             self._request.profile.decision, self._request.evidence, self._compiled.head)
         self._mark(Stage.SAMPLED)

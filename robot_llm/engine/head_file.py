@@ -50,7 +50,8 @@ def prompt_hash(info: ModelInfo, profile: ResponseProfile) -> str:
     segments = build_prompt(
         renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header,
         scene='<scene>', goal_header=profile.goal_header, prompt='<goal>')
-    text = json.dumps([[segment.text, segment.is_control] for segment in segments])
+    text = json.dumps([
+        profile.decision.reads, *([segment.text, segment.is_control] for segment in segments)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -52,16 +52,20 @@ class KVCache:
         self._backend.copy_sequence(WORKING, seq_id)
         self._pinned[name] = (seq_id, tuple(token_ids))
 
-    def reuse(self, name: Hashable, token_ids: Sequence[int]) -> int:
+    def reuse(
+        self, name: Hashable, token_ids: Sequence[int], *, limit: int | None = None,
+    ) -> int:
         """
         Prepare the working sequence for a prompt.
 
         :param name: whose pinned prefix may serve
         :param token_ids: the whole prompt, shape (num_prompt_tokens,)
+        :param limit: how many tokens may be reused at most; None leaves it open
         :returns: how many leading tokens need no evaluation; at least one always does, since
             its logits are needed
         """
-        limit = len(token_ids) - 1
+        most = len(token_ids) - 1
+        limit = most if limit is None else min(limit, most)
         shared = common_prefix(self._working, token_ids[:limit])
         keeps_all = shared == len(self._working)
         seq_id, pinned = self._pinned.get(name, (None, ()))

@@ -123,6 +123,7 @@ class LlamaCppBackend:
 
     def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
         """Allocate the KV cache, the compute buffers and the batch."""
+        self._free_context()
         num_tokens = n_ctx + num_reserved_tokens
         check_context(self.info, self._settings, num_tokens)
         params = llama.llama_context_default_params()
@@ -165,14 +166,17 @@ class LlamaCppBackend:
             setattr(batch, name, ctypes.cast(array.ctypes.data, field_type))
         self._batch = batch
 
-    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+    def decode(
+        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
+    ) -> None:
         """Evaluate tokens behind a sequence; the last one gets logits."""
         num_tokens = len(token_ids)
         self._tokens[:num_tokens] = token_ids
         self._positions[:num_tokens] = range(position, position + num_tokens)
         self._seq_ids[:num_tokens] = seq_id
         self._outputs[:num_tokens] = 0
-        self._outputs[num_tokens - 1] = 1
+        self._probe = probe % num_tokens
+        self._outputs[[self._probe, num_tokens - 1]] = 1
         self._run(num_tokens)
 
     def decode_branches(
@@ -212,8 +216,8 @@ class LlamaCppBackend:
         return self._row(-1)
 
     def hidden_state(self) -> NDArray[np.float32]:
-        """Return the last token's hidden state; a copy."""
-        pointer = llama.llama_get_embeddings_ith(self._context, -1)
+        """Return the probe's hidden state; a copy."""
+        pointer = llama.llama_get_embeddings_ith(self._context, self._probe)
         if not pointer:
             return np.empty(0, np.float32)
         return np.array(np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,)), np.float32)
@@ -234,11 +238,14 @@ class LlamaCppBackend:
         """Make ``target`` hold what ``source`` holds; shares the cells."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
-    def close(self) -> None:
-        """Free context, then model; safe to call twice."""
+    def _free_context(self) -> None:
         if self._context is not None:
             llama.llama_free(self._context)
             self._context = None
+
+    def close(self) -> None:
+        """Free context, then model; safe to call twice."""
+        self._free_context()
         self._tokenizer = None  # holds a pointer into the model's vocabulary
         if self._model is not None:
             llama.llama_model_free(self._model)

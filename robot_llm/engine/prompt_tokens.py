@@ -1,10 +1,10 @@
 """Prompt segments → token ids: control text may hold control tokens, everything else may not."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from robot_llm.core.head import DecisionHead
-from robot_llm.core.prompt import build_prompt, PromptRenderer, Segment, static_prefix, wrote_bos
+from robot_llm.core.prompt import build_prompt, NO_SCENE, PromptRenderer, Segment, static_prefix, wrote_bos
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.constraint import compile_grammar, DecisionSet, DetailConstraint
 from robot_llm.engine.head_file import open_head
@@ -48,6 +48,23 @@ class CompiledProfile:
             renderer, system_prompt=self.profile.static_prompt,
             scene_header=self.profile.scene_header, scene=scene,
             goal_header=self.profile.goal_header, prompt=prompt)
+
+
+    def probe(self, backend: Backend, token_ids: Sequence[int], scene: str) -> int:
+        """
+        Return which token's hidden state the head reads.
+
+        For ``reads: scene`` the one in which the scene's text ends: whatever the goal says, it
+        has not been read there. Else the last one of the prompt.
+
+        :param token_ids: the whole prompt, shape (num_prompt_tokens,)
+        :param scene: its description
+        """
+        if self.profile.decision.reads == 'prompt':
+            return len(token_ids) - 1
+        text = scene.rstrip() if scene.strip() else NO_SCENE
+        num_scene_tokens = len(backend.tokenize(text, parse_special=False))
+        return min(len(self.static_ids) + num_scene_tokens, len(token_ids)) - 1
 
 
 def compile_profile(

@@ -7,7 +7,11 @@ from robot_llm.core.event import Event, Finished, Restarted
 from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
 from robot_llm.core.scheduler import PreemptPolicy, Scheduler
 from robot_llm.engine.backend import AbortFlag
+from robot_llm.engine.runtime import Runtime
 from robot_llm.errors import DecodeError, EngineError, NotActiveError, RobotLlmError
+
+Command = Callable[[Runtime], None]
+"""Something the worker does to the runtime between two requests; must not raise."""
 
 
 class RequestQueue:
@@ -29,6 +33,7 @@ class RequestQueue:
         self._clock = clock
         self._scheduler = Scheduler(policy, max_queue)
         self._abort: AbortFlag | None = None
+        self._commands: list[Command] = []
         self.changed = Condition()
         """Notified whenever there may be something for the worker, or for who waits for it."""
         self.is_closing = False
@@ -51,11 +56,6 @@ class RequestQueue:
     def num_waiting(self) -> int:
         """How many requests wait for the engine."""
         return self._scheduler.num_waiting
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing runs and nothing waits."""
-        return self._scheduler.is_idle
 
     @property
     def is_running(self) -> bool:
@@ -101,6 +101,17 @@ class RequestQueue:
                 self._stop(preempted, FinishReason.PREEMPTED)
             self.changed.notify_all()
 
+    def call(self, command: Command) -> None:
+        """
+        Let the worker run a command between two requests.
+
+        :raises EngineError: if the engine is no longer usable
+        """
+        with self.changed:
+            self._check_usable()
+            self._commands.append(command)
+            self.changed.notify_all()
+
     def stop(
         self, request: Request, reason: FinishReason, *, error: RobotLlmError | None = None,
     ) -> bool:
@@ -142,11 +153,8 @@ class RequestQueue:
                 assert self._abort is not None, 'nothing runs before the engine is open'
                 self._abort.set()
             elif request.take_restart(self._clock()):
-                self._emit_restart(request)
+                self._emit(Restarted(request, scene, request.latch, request.clock))
             return True
-
-    def _emit_restart(self, request: Request) -> None:
-        self._emit(Restarted(request, request.scene, request.latch, request.clock))
 
     def fail(self, error: Exception) -> None:
         """Note that the engine is unusable, and end what waits for it."""
@@ -179,6 +187,12 @@ class RequestQueue:
 
     # Only the worker's thread calls these.
 
+    def take_commands(self) -> list[Command]:
+        """Return the commands that have come, in order."""
+        with self.changed:
+            commands, self._commands = self._commands, []
+            return commands
+
     def take(self, timeout_s: float) -> Request | None:
         """
         Wait for the next request and give it the engine.
@@ -186,13 +200,14 @@ class RequestQueue:
         :param timeout_s: None is returned after this time, so that the worker shows its pulse
         """
         with self.changed:
-            if (request := self._start_next()) is None and not self.must_leave:
+            if (request := self._start_next()) is None and not (
+                    self.must_leave or self._commands):
                 self.changed.wait(timeout_s)
                 request = self._start_next()
             return request
 
     def _start_next(self) -> Request | None:
-        if self.must_leave or (request := self._scheduler.start_next()) is None:
+        if self.must_leave or self._commands or (request := self._scheduler.start_next()) is None:
             return None
         assert self._abort is not None, 'nothing runs before the engine is open'
         self._abort.clear()
@@ -217,7 +232,7 @@ class RequestQueue:
                 return False
             assert self._abort is not None, 'nothing runs before the engine is open'
             self._abort.clear()
-            self._emit_restart(request)
+            self._emit(Restarted(request, request.scene, request.latch, request.clock))
             request.apply(RequestEvent.SLOT_GRANTED)
             return True
 

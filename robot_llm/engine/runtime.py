@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 import datetime
 import secrets
 
+import numpy as np
+from numpy.typing import NDArray
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.engine.backend import Backend, DecodeAborted
 from robot_llm.engine.kv_cache import KVCache
 from robot_llm.engine.prompt_tokens import compile_profile, CompiledProfile
-from robot_llm.errors import ModelLoadError
+from robot_llm.errors import ModelLoadError, RobotLlmError, UnknownProfileError
 from robot_llm.profile import ResponseProfile
 from robot_llm.settings import Settings
 
@@ -47,41 +49,78 @@ class Runtime:
         self.renderer = PromptRenderer(
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
             nonce=secrets.token_hex(8), now=today)
-        self.profiles: dict[str, CompiledProfile] = {
-            name: compile_profile(backend, self.renderer, profile)
-            for name, profile in profiles.items()}
-        compiled = self.profiles.values()
+        self._should_stop = should_stop
+        self.on_progress: Callable[[], None] = _nothing
+        """Called after every decode, the sign that the engine lives."""
+        self.profiles: dict[str, CompiledProfile] = {}
+        self.probed: tuple[Sequence[int], NDArray[np.float32]] = ((), np.empty(0, np.float32))
+        """The tokens up to the last probe, and the hidden state there."""
+        self._open(self._compile(profiles))
+
+    def _compile(self, profiles: Mapping[str, ResponseProfile]) -> dict[str, CompiledProfile]:
+        return {name: compile_profile(self.backend, self.renderer, profile)
+                for name, profile in profiles.items()}
+
+    def _open(self, profiles: dict[str, CompiledProfile]) -> None:
+        """Make a context with room for these profiles, and pin their prefixes."""
+        compiled = profiles.values()
         self.first_branch = 1 + len(compiled)
-        backend.open_context(
-            backend.n_ctx,
+        self.backend.open_context(
+            self.backend.n_ctx,
             num_reserved_tokens=(
                 sum(len(profile.static_ids) for profile in compiled)
                 + max(profile.decision_set.num_branch_tokens for profile in compiled)),
             num_sequences=(
                 self.first_branch
                 + max(profile.decision_set.num_branches for profile in compiled)))
-        self.cache = KVCache(backend)
-        self.on_progress: Callable[[], None] = _nothing
-        """Called after every decode, the sign that the engine lives."""
-        for name, profile in self.profiles.items():
-            self._pin(name, profile.static_ids, should_stop)
+        self.cache = KVCache(self.backend)
+        self.profiles = profiles
+        for name, profile in profiles.items():
+            self._pin(name, profile.static_ids)
 
-    def _pin(
-        self, name: str, token_ids: Sequence[int], should_stop: Callable[[], bool],
-    ) -> None:
+    def reload(self, profiles: Mapping[str, ResponseProfile]) -> None:
+        """
+        Serve other profiles from now on, or the old ones still if anything is wrong.
+
+        The context is made anew: the prefixes to pin decide how large it has to be.
+
+        :raises ConfigError: if a profile does not work with this model; nothing has changed
+        :raises EngineError: if the new context does not fit; the old one is back
+        """
+        compiled, old = self._compile(profiles), self.profiles
+        try:
+            self._open(compiled)
+        except RobotLlmError:
+            self._open(old)
+            raise
+
+    def compiled(self, profile: ResponseProfile) -> CompiledProfile:
+        """
+        Return what was compiled of a request's profile.
+
+        :raises UnknownProfileError: if it was replaced while the request waited
+        """
+        compiled = self.profiles.get(profile.name)
+        if compiled is None or compiled.profile != profile:
+            raise UnknownProfileError(
+                f'profile {profile.name!r} was reloaded while the goal waited; send it again')
+        return compiled
+
+    def _pin(self, name: str, token_ids: Sequence[int]) -> None:
         """Evaluate a static prefix and keep it; the first one also warms the whole path up."""
         self.cache.clear()
         for start in range(0, len(token_ids), self.chunk_tokens):
-            if should_stop():
+            if self._should_stop():
                 raise ModelLoadError('warming up was given up, the node is being stopped')
             self.decode(token_ids[start:start + self.chunk_tokens])
         self.cache.pin(name, token_ids)
 
-    def decode(self, token_ids: Sequence[int]) -> None:
+    def decode(self, token_ids: Sequence[int], *, probe: int = -1) -> None:
         """
         Evaluate tokens behind the working sequence; the cache stays in step with the memory.
 
         :param token_ids: shape (num_tokens,), at least one
+        :param probe: which of them gives the hidden state, if they fit into one batch
         :raises DecodeAborted: if the abort flag ended it; what was finished is kept
         :raises EngineError: if the runtime fails
         """
@@ -89,7 +128,9 @@ class Runtime:
         for start in range(0, len(token_ids), step):
             part = token_ids[start:start + step]
             try:
-                self.backend.decode(part, position=self.cache.num_tokens)
+                self.backend.decode(
+                    part, position=self.cache.num_tokens,
+                    probe=probe if len(part) == len(token_ids) else -1)
             except DecodeAborted:
                 self.cache.recover(part)
                 raise

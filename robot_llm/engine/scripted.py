@@ -21,6 +21,7 @@ UNLIKELY: Final = 1e-9
 
 N_EMBD: Final = 16
 """Length of the scripted hidden state."""
+
 Script = Mapping[str, bytes] | Callable[[str], bytes]
 """
 The answer by prompt: ``word``, a newline, and what is the detail.
@@ -64,6 +65,7 @@ class ScriptedBackend:
         self._memory: list[list[int]] = []
         self._num_cells = 0
         self._last: Sequence[int] = ()
+        self._probed: Sequence[int] = ()
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
         """Turn text into bytes, and control tokens if asked for."""
@@ -86,10 +88,13 @@ class ScriptedBackend:
         self._num_cells = n_ctx + num_reserved_tokens
         self._memory = [[] for _ in range(num_sequences)]
 
-    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+    def decode(
+        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
+    ) -> None:
         """Evaluate tokens behind a sequence, part by part."""
         self._append(token_ids, position, seq_id)
         self._last = tuple(self._memory[seq_id])
+        self._probed = self._last[:position + probe % len(token_ids) + 1]
 
     def _append(self, token_ids: Sequence[int], position: int, seq_id: int) -> None:
         sequence = self._memory[seq_id]
@@ -121,8 +126,8 @@ class ScriptedBackend:
         return self._logits_behind(self._last)
 
     def hidden_state(self) -> NDArray[np.float32]:
-        """Return how often each byte stands in the last sequence, hashed to a few numbers."""
-        counts = np.bincount(np.array(self._last, np.int64) % N_EMBD, minlength=N_EMBD)
+        """Return how often each byte stands up to the probe, hashed to a few numbers."""
+        counts = np.bincount(np.array(self._probed, np.int64) % N_EMBD, minlength=N_EMBD)
         return counts.astype(np.float32)
 
     def sequence_length(self, seq_id: int) -> int:

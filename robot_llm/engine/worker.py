@@ -108,6 +108,8 @@ class Worker:
             self.requests.open(runtime.backend.abort)
             while not self.requests.must_leave:
                 self._pulse.beat()
+                for command in self.requests.take_commands():
+                    command(runtime)
                 if (request := self.requests.take(IDLE_HEARTBEAT_S)) is not None:
                     self._pulse.beat()
                     self._serve(runtime, request)

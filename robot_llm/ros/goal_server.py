@@ -36,11 +36,15 @@ class GoalServer:
     ``finish`` are called by the streamer's thread.
 
     :param on_refusal: told why a goal was refused, since the action cannot tell its client
+    :param on_accepted: told that a goal runs or waits now
     """
 
-    def __init__(self, node: Node, on_refusal: Callable[[str], None]) -> None:
+    def __init__(
+        self, node: Node, on_refusal: Callable[[str], None], on_accepted: Callable[[], None],
+    ) -> None:
         self._node = node
         self._on_refusal = on_refusal
+        self._on_accepted = on_accepted
         self._service: Service | None = None
         self._goals: dict[bytes, _Goal] = {}
         self._changed = Condition()
@@ -105,6 +109,7 @@ class GoalServer:
                 request, scene, is_scene_expected=service.scene.is_expected)
         else:
             service.dispatcher.refuse(request, FinishReason.SHUTDOWN)
+        self._on_accepted()
 
     def _cancel_callback(self, goal_handle: Any) -> CancelResponse:
         """Stop a goal at once; its result follows behind rclpy's own step to CANCELING."""

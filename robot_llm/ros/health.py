@@ -1,28 +1,26 @@
 """Status heartbeat, diagnostics."""
 
-from collections import Counter, deque
 from collections.abc import Callable
+import os
+from pathlib import Path
 import time
 from typing import Final
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-import numpy as np
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
-from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import Request, RequestStatus
 from robot_llm.core.session import Session
+from robot_llm.core.tally import Tally
 from robot_llm.core.timing import GenerationStats
 from robot_llm.ros.service import Service
 from robot_llm_msgs.msg import Status
+from std_msgs.msg import Header
 from unique_identifier_msgs.msg import UUID
 
 DIAGNOSTICS_PERIOD_S: Final = 1.0
 """The rate that diagnostic_aggregator and rqt_robot_monitor expect."""
-
-WINDOW: Final = 100
-"""How many goals the percentiles look back on."""
 
 STATES: Final = {
     RequestStatus.WAITING: Status.STATE_QUEUED,
@@ -67,9 +65,7 @@ class Health:
         self.failure = ''
         self._last_refusal = ''
         self._num_refused = 0
-        self._stats: deque[GenerationStats] = deque(maxlen=WINDOW)
-        self._sources: Counter[str] = Counter()
-        self._reasons: Counter[str] = Counter()
+        self._tally = Tally()
         self._status = node.create_publisher(Status, '~/status', status_qos(lease_s))
         self._diagnostics = node.create_publisher(
             DiagnosticArray, '/diagnostics', QoSProfile(depth=10))
@@ -95,11 +91,7 @@ class Health:
         request = session.request
         if self._request is request:
             self._request = None
-        self._stats.append(stats)
-        if request.finish_reason is not None:
-            self._reasons[request.finish_reason.name] += 1
-        if request.latch.standing is not None:
-            self._sources[request.latch.standing.source.name] += 1
+        self._tally.learn(request, stats)
         self.publish_status()
 
     def note_refusal(self, reason: str) -> None:
@@ -143,47 +135,44 @@ class Health:
 
     def _publish_diagnostics(self) -> None:
         level, summary = self._summary()
-        values = dict(self._values())
+        values = self._values()
         self._diagnostics.publish(DiagnosticArray(
-            header=_header(self._node),
+            header=Header(stamp=self._node.get_clock().now().to_msg()),
             status=[DiagnosticStatus(
                 level=level, name=f'{self._node.get_fully_qualified_name()}: inference',
                 message=summary, hardware_id=values.get('device', ''),
                 values=[KeyValue(key=key, value=value) for key, value in values.items()])]))
 
     def _summary(self) -> tuple[bytes, str]:
+        """Return the level and its reason."""
+        service = self._service
         if self.failure:
             return DiagnosticStatus.ERROR, self.failure
-        if self._service is None or not self._service.accepting:
+        if service is None or not service.accepting:
             return DiagnosticStatus.WARN, f'not active: {self._lifecycle_label()}'
+        if service.scene.problem:
+            return DiagnosticStatus.WARN, service.scene.problem
         return DiagnosticStatus.OK, 'active'
 
     def _values(self) -> dict[str, str]:
         """Return the figures; one number or word per key, so that nobody parses text."""
         values = {'lifecycle_state': self._lifecycle_label(),
-                  'goals_refused': str(self._num_refused), 'last_refusal': self._last_refusal}
-        if self._service is not None:
-            info = self._service.model_info
+                  'goals_refused': str(self._num_refused), 'last_refusal': self._last_refusal,
+                  'memory_rss_bytes': str(rss_bytes())}
+        if (service := self._service) is not None:
+            info = service.model_info
             values |= {'model': info.name, 'quantization': info.quantization,
-                       'device': info.device,
-                       'queue_length': str(self._service.worker.requests.num_waiting)}
-        for source in DecisionSource:
-            values[f'decisions_{source.name.lower()}'] = str(self._sources[source.name])
-        for reason, num_goals in sorted(self._reasons.items()):
-            values[f'goals_{reason.lower()}'] = str(num_goals)
-        stats = tuple(self._stats)
-        if stats:
-            for name in ('ttft_s', 'tpot_s', 'cancel_latency_s'):
-                figures = [f for f in (getattr(s, name) for s in stats) if f > 0]
-                for percentile in (50, 99) if figures else ():
-                    values[f'{name[:-2]}_p{percentile}_s'] = (
-                        f'{np.percentile(figures, percentile):.6f}')
-            prompt = sum(s.num_prompt_tokens for s in stats)
-            cached = sum(s.num_cached_tokens for s in stats)
-            values['cached_token_rate'] = f'{cached / prompt if prompt else 0.0:.4f}'
-            values['wasted_tokens'] = str(sum(s.num_wasted_tokens for s in stats))
+                       'device': info.device, 'n_ctx': str(service.settings.model.n_ctx),
+                       'queue_length': str(service.worker.requests.num_waiting),
+                       'scenes_ignored': str(service.scene.num_ignored)}
+        for key, figure in self._tally.figures().items():
+            values[key] = str(figure) if isinstance(figure, int) else f'{figure:.6f}'
         return values
 
 
-def _header(node: Node) -> object:
-    return DiagnosticArray().header.__class__(stamp=node.get_clock().now().to_msg())
+def rss_bytes(statm: Path = Path('/proc/self/statm')) -> int:
+    """Return the resident memory of this process [bytes]; 0 where nobody says."""
+    try:
+        return int(statm.read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+    except OSError:
+        return 0

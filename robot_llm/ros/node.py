@@ -12,7 +12,8 @@ from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import declare_parameters, guard_changes, status_lease_s
 from robot_llm.ros.service import Service
-from robot_llm.ros.transition import logged_transition
+from robot_llm.ros.transition import (
+    deactivate, logged_transition, refuse_illegal_transitions)
 from robot_llm.settings import Settings
 
 
@@ -28,12 +29,14 @@ class RobotLlmNode(LifecycleNode):
 
     def __init__(self, open_backend: OpenBackend = open_llama_backend) -> None:
         super().__init__('robot_llm')
+        refuse_illegal_transitions(self)
         declare_parameters(self)
         self._service: Service | None = None
         self.exit_code = 0
         """What the process ends with; 1 if it has to be started again."""
         self._health = Health(self, self._lifecycle_label, status_lease_s(self))
-        self._goal_server = GoalServer(self, self._health.note_refusal)
+        self._goal_server = GoalServer(
+            self, self._health.note_refusal, self._health.publish_status)
         self._assembly = Assembly(
             self, self._goal_server, self._health, open_backend, self._leave_active)
         guard_changes(
@@ -157,7 +160,7 @@ class RobotLlmNode(LifecycleNode):
             service.accepting = False
             self.get_logger().fatal(
                 f'the engine is not usable any more: {failure}; clean up and configure again')
-            executor.create_task(self.trigger_deactivate)
+            executor.create_task(lambda: deactivate(self))
             if service.settings.engine.exit_on_hang and isinstance(failure, EngineHungError):
                 self.exit_code = 1
                 os.kill(os.getpid(), signal.SIGTERM)

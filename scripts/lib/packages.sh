@@ -39,7 +39,10 @@ cmake_interfaces() {
 # programs named "node" and "demo" on the PATH (Node.js is called node too).
 link_package() {
   local site_packages share="$venv/share" name
-  if is_done links "$root main" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
+  # What `ros2 run` and `ros2 launch` would start; the same names as in setup.py.
+  local programs='node:robot_llm.ros.main ask:robot_llm.cli.ask demo:robot_llm.cli.demo
+    monitor:robot_llm.cli.monitor'
+  if is_done links "$root $programs" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
   site_packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   ln -sfn "$root/robot_llm" "$site_packages/robot_llm"
   mkdir -p "$share/robot_llm" "$share/ament_index/resource_index/packages" "$venv/lib/robot_llm"
@@ -47,13 +50,12 @@ link_package() {
     ln -sfn "$root/$name" "$share/robot_llm/$name"
   done
   ln -sfn "$root/resource/robot_llm" "$share/ament_index/resource_index/packages/robot_llm"
-  # What `ros2 run` and `ros2 launch` would start.
-  for name in node:robot_llm.ros.main ask:robot_llm.cli.ask demo:robot_llm.cli.demo; do
+  for name in $programs; do
     printf '#!%s\nimport sys\nfrom %s import main\nsys.exit(main())\n' \
       "$venv/bin/python" "${name#*:}" >"$venv/lib/robot_llm/${name%%:*}"
     chmod +x "$venv/lib/robot_llm/${name%%:*}"
   done
-  mark_done links "$root main"
+  mark_done links "$root $programs"
 }
 
 build_with_colcon() {

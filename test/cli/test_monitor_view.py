@@ -64,8 +64,8 @@ def restarted() -> list[object]:
     before = [sender.token(TokenKind.DECISION, 'continue'), sender.token(TokenKind.DETAIL, 'old')]
     sender.epoch = 2
     restart = sender.token(TokenKind.RESTART, num_tokens=0)
-    return [Presence(True), *before, restart, sender.decision('slow'), *sender.stream('slow', 'new'),
-            sender.decision('stop', source=Decision.SOURCE_DEADLINE), idle()]
+    return [Presence(True), *before, restart, sender.decision('slow'),
+            *sender.stream('slow', 'new'), sender.decision('stop', source=Decision.SOURCE_DEADLINE), idle()]
 
 
 SCENES = (nothing, running, many_words, wide, hostile, restarted)

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 
-from engine_requests import make_request
+from engine_requests import make_profile, make_request
+from engine_running import generate, open_runtime
 import numpy as np
 import pytest
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.engine.answer import Answer
 from robot_llm.engine.runtime import Runtime
+from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.errors import ErrorCode
 from robot_llm.profile import ResponseProfile
+from robot_llm.settings import Settings
 
 Begin = Callable[..., tuple[Answer, Request, list[int]]]
 
@@ -138,6 +141,27 @@ def test_a_json_detail_is_cut_exactly_at_the_limit_and_then_refused(
         assert str(max_tokens) in str(request.error)
         assert request.detail_json == ''
         assert request.counts.num_completion_tokens == max_tokens
+
+
+@pytest.mark.parametrize('max_tokens', range(1, 24))
+def test_a_detail_whose_forced_end_is_cut_is_not_whole(
+    make_settings: Callable[..., Settings], max_tokens: int,
+) -> None:
+    whole = '{"mode":"fast"}'
+    profile = make_profile('mode', words=('go', 'no'), schema={
+        'type': 'object', 'additionalProperties': False, 'required': ['mode'],
+        'properties': {'mode': {'type': 'string', 'enum': ['fast', 'slow']}}})
+    settings = make_settings()
+    runtime = open_runtime(
+        ScriptedBackend(settings, {'': f'go\n{whole}'.encode()}), settings, profile)
+    answered = generate(runtime, make_request(profile, max_tokens=max_tokens))
+    # A byte is a token, and the word and its newline are three.
+    num_detail = max(max_tokens - 3, 0)
+    assert answered.detail == whole[:num_detail]
+    is_whole = num_detail >= len(whole)
+    assert answered.request.detail_json == (whole if is_whole else '')
+    assert answered.request.finish_reason is (
+        FinishReason.STOP if is_whole else FinishReason.LENGTH)
 
 
 def test_a_detail_that_fails_the_second_check_is_refused(runtime: Runtime, begin: Begin) -> None:

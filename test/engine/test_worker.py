@@ -87,13 +87,13 @@ def test_a_queue_is_served_in_order_and_refuses_when_full(make_runtime: MakeRunt
             harness.worker.requests.submit(refused)
         with pytest.raises(QueueFullError):
             harness.worker.requests.check_capacity()
-        assert harness.worker.requests.num_waiting == 2 and not harness.worker.requests.is_idle
+        assert harness.worker.requests.num_waiting == 2 and harness.worker.requests.is_running
         gate.opened.set()
         for request in requests:
             assert_ended(harness, request, FinishReason.STOP)
         assert refused.status is RequestStatus.WAITING and not refused.is_stopping
         assert [e.request for e in harness.seen if isinstance(e, Finished)] == requests
-        assert harness.worker.requests.is_idle
+        assert not harness.worker.requests.is_running
 
 
 def test_a_busy_worker_rejects_and_an_idle_one_accepts(make_runtime: MakeRuntime) -> None:
@@ -129,7 +129,7 @@ def test_a_waiting_request_is_over_at_once(make_runtime: MakeRuntime) -> None:
 def test_a_request_that_ended_before_it_was_submitted_is_left_alone(
     make_runtime: MakeRuntime,
 ) -> None:
-    with WorkerHarness(make_runtime()) as harness:
+    with WorkerHarness(make_runtime(), policy='queue') as harness:
         late = ask()
         assert harness.worker.requests.stop(late, FinishReason.DEADLINE)
         harness.worker.requests.submit(late)

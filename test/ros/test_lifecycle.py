@@ -118,15 +118,26 @@ def test_a_goal_that_waits_for_its_scene_ends_with_the_node(
     assert manager.cleanup()
 
 
-def test_a_parameter_in_use_is_refused_until_cleanup(
-    planner: Planner, manager: Lifecycle,
-) -> None:
-    assert 'preempt.policy needs a new configure' in manager.set_text('preempt.policy', 'reject')
+def test_a_parameter_of_the_model_needs_a_new_configure(manager: Lifecycle) -> None:
+    assert 'model.type_k needs a new configure' in manager.set_text('model.type_k', 'f32')
     assert manager.deactivate()
-    assert 'needs a new configure' in manager.set_text('preempt.policy', 'reject')
+    assert 'needs a new configure' in manager.set_text('model.type_k', 'f32')
     assert manager.cleanup()
-    assert manager.set_text('preempt.policy', 'queue') == ''
+    assert manager.set_text('model.type_k', 'f32') == ''
     assert manager.configure() and manager.activate()
+
+
+def test_a_policy_counts_from_the_next_goal_on(planner: Planner, manager: Lifecycle) -> None:
+    gate = next(_gates)
+    running = planner.ask(f'hold-detail:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    assert manager.set_text('preempt.policy', 'reject') == ''
+    check_rejected(planner)
+    assert manager.set_text('preempt.policy', 'queue') == ''
+    queued = planner.ask('say-slow')
+    planner.node_process.open_gate(gate)
+    for answer in (running, queued):
+        assert planner.finish(answer).finish_reason == FinishReason.STOP
 
 
 def test_twenty_rounds_leave_the_memory_flat(
