@@ -106,6 +106,11 @@ def _relation_problems(settings: Settings) -> list[str]:
             f'topics.token_depth={settings.topics.token_depth} is below limits.max_tokens + 2 = '
             f'{limits.max_tokens + 2}, so a slow reader would lose the decision; '
             'raise the depth or lower limits.max_tokens')
+    if 0.0 < settings.engine.hang_s < 2.0:
+        # A worker without work shows its pulse once a second.
+        problems.append(
+            f'engine.hang_s={settings.engine.hang_s} is below 2 s, too short to tell a hang from a '
+            'slow decode; raise it, or set it to 0 to never give up')
     if model.flash_attn == 'off' and model.type_v.startswith('q'):
         problems.append(
             f"model.type_v={model.type_v!r} needs flash attention, but model.flash_attn='off'; "

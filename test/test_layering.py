@@ -29,7 +29,7 @@ HOMES_OF = {
     'rclpy': ROS_HOMES,
     **dict.fromkeys((
         'action_msgs', 'builtin_interfaces', 'diagnostic_msgs', 'lifecycle_msgs', 'rcl_interfaces',
-        'robot_llm_msgs', 'std_msgs', 'unique_identifier_msgs'), ROS_HOMES),
+        'robot_llm_msgs', 'std_msgs', 'std_srvs', 'unique_identifier_msgs'), ROS_HOMES),
 }
 # The core gets time, randomness and I/O as arguments.
 WORLD = {

@@ -14,7 +14,7 @@ MAX_GOALS: Final = 32
 """As many as the node's default ``history.goals``: older ones could not be replayed anyway."""
 
 SILENCE_S: Final = 3.0
-"""Three periods of ``/diagnostics``, which come at 1 Hz whatever the node does."""
+"""Three periods of ``/diagnostics`` and of the idle heartbeat, both 1 s."""
 
 NOTICE_S: Final = 8.0
 """How long a notice stays: two lines, read while something else happens."""
@@ -24,6 +24,9 @@ STATES: Final = {
     Status.STATE_IDLE: 'IDLE', Status.STATE_QUEUED: 'QUEUED', Status.STATE_PREFILL: 'PREFILL',
     Status.STATE_DECODE: 'DECODE', Status.STATE_STOPPING: 'STOPPING',
     Status.STATE_FAILED: 'FAILED'}
+NO_HEARTBEAT: Final = (Status.STATE_UNSET, Status.STATE_LOADING, Status.STATE_FAILED)
+"""In the other states the engine's own thread publishes the status, at least once a second."""
+
 LEVELS: Final = ('OK', 'WARN', 'ERROR', 'STALE')
 """The names of ``DiagnosticStatus.level``, by value."""
 
@@ -179,6 +182,8 @@ class MonitorState:
             return 'NOT THERE'
         if self.silence_s(now_s):
             return 'SILENT'
+        if self.hang_s(now_s):
+            return 'HANGS'
         return STATES.get(self.status.state, '?') if self.status is not None else 'NO STATUS YET'
 
     def silence_s(self, now_s: float) -> float:
@@ -190,6 +195,12 @@ class MonitorState:
         is_loading = self.status is not None and self.status.state == Status.STATE_LOADING
         silence_s = now_s - self._heard_s
         return 0.0 if is_loading or silence_s < SILENCE_S else silence_s
+
+    def hang_s(self, now_s: float) -> float:
+        """Return how long the engine has given no sign of life [s]; 0 if not long."""
+        has_heartbeat = self.status is not None and self.status.state not in NO_HEARTBEAT
+        silence_s = now_s - self._status_s
+        return silence_s if has_heartbeat and silence_s >= SILENCE_S else 0.0
 
     @property
     def running_goal_id(self) -> bytes:

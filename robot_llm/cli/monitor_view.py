@@ -19,7 +19,7 @@ WORD: Final = 'bold reverse'
 
 STATE_STYLES: Final = {
     'IDLE': GOOD, 'QUEUED': BUSY, 'PREFILL': BUSY, 'DECODE': BUSY, 'STOPPING': DOUBT,
-    'LOADING': DOUBT, 'FAILED': BAD, 'SILENT': BAD, 'NOT THERE': BAD}
+    'LOADING': DOUBT, 'FAILED': BAD, 'HANGS': BAD, 'SILENT': BAD, 'NOT THERE': BAD}
 WHOLE: Final = ('STOP', 'LENGTH')
 
 _CONSOLE: Final = Console(width=200, no_color=True, force_terminal=False)
@@ -70,6 +70,8 @@ def _activity(state: MonitorState, width: int, now_s: float) -> Text:
         return Text(f'waiting for {state.node}{seen}', BAD)
     if silence_s := state.silence_s(now_s):
         return Text(f'nothing heard for {silence_s:.0f} s: it hangs, or is gone', BAD)
+    if hang_s := state.hang_s(now_s):
+        return Text(f'the engine has given no sign of life for {hang_s:.0f} s', BAD)
     if status is None:
         return Text('waiting for its status', QUIET)
     queue = f'  queue {status.queue_length}'

@@ -87,7 +87,7 @@ def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
         raise ConfigError(
             f'{path}: {error.strerror or error}; give the file that `evaluate fit` wrote'
         ) from error
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ConfigError(f'{path} holds no decision head ({error}); fit it again') from error
     head = DecisionHead(
         words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),

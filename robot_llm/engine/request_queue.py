@@ -35,7 +35,7 @@ class RequestQueue:
         self._abort: AbortFlag | None = None
         self._commands: list[Command] = []
         self.changed = Condition()
-        """Notified whenever there may be something for the worker, or for who waits for it."""
+        """Notified when there may be something for the worker, or for who waits for it."""
         self.is_closing = False
         self.is_abandoned = False
         self.failure: RobotLlmError | None = None
@@ -189,9 +189,8 @@ class RequestQueue:
 
     def take_commands(self) -> list[Command]:
         """Return the commands that have come, in order."""
-        with self.changed:
-            commands, self._commands = self._commands, []
-            return commands
+        commands, self._commands = self._commands, []  # swapped at once: no lock needed
+        return commands
 
     def take(self, timeout_s: float) -> Request | None:
         """

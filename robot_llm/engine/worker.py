@@ -76,8 +76,8 @@ class Worker:
 
         :param hang_s: the longest time a decode may take [s]
         """
-        silence_s = self._pulse.silence_s
-        if not self.requests.is_running or silence_s <= hang_s:
+        # In this order: the pulse beats before a request is given the engine, and while it waits.
+        if not self.requests.is_running or (silence_s := self._pulse.silence_s) <= hang_s:
             return
         self.requests.fail(EngineHungError(
             f'no progress for {silence_s:.1f} s and engine.hang_s={hang_s}; the engine is given '
@@ -111,7 +111,6 @@ class Worker:
                 for command in self.requests.take_commands():
                     command(runtime)
                 if (request := self.requests.take(IDLE_HEARTBEAT_S)) is not None:
-                    self._pulse.beat()
                     self._serve(runtime, request)
         except Exception as error:  # noqa: B902  whoever waits for the thread must see it
             self.requests.fail(error)

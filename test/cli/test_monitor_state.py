@@ -92,8 +92,18 @@ def test_a_node_that_says_nothing_is_silent_and_its_health_is_stale() -> None:
     assert state.health(SILENCE_S - 0.1)[:2] == ('OK', 'active')
     assert state.state_name(SILENCE_S) == 'SILENT'
     assert state.health(SILENCE_S)[0] == 'STALE'
-    state.feed(diagnostics(), SILENCE_S)
+    state.feed(idle(), SILENCE_S)
     assert state.state_name(SILENCE_S) == 'IDLE'
+
+
+def test_a_node_whose_engine_gives_no_sign_of_life_hangs() -> None:
+    state = fed(Sender().status())
+    state.feed(diagnostics(), SILENCE_S)
+    assert (state.state_name(SILENCE_S), state.hang_s(SILENCE_S)) == ('HANGS', SILENCE_S)
+    assert state.health(SILENCE_S)[0] == 'OK'
+    state.feed(Status(state=Status.STATE_FAILED), SILENCE_S)
+    state.feed(diagnostics(), 9.0)
+    assert state.state_name(9.0) == 'FAILED'
 
 
 def test_a_node_that_loads_is_silent_by_design() -> None:

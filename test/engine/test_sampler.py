@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from engine_requests import make_request
-from engine_running import generate
+from engine_running import borrowed, generate, WorkerHarness
 import numpy as np
 import pytest
+from robot_llm.core.event import Delta, Event
+from robot_llm.core.request import FinishReason
 from robot_llm.engine import sampler as sampler_module
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.sampler import Sampler
@@ -144,5 +146,14 @@ def test_every_sampler_is_freed_also_when_its_request_is_stopped(
     generate(runtime, make_request(profiles['text'], temperature=0.7, max_tokens=5))
     generate(runtime, make_request(profiles['json'], temperature=0.7, max_tokens=5))
     generate(runtime, make_request(profiles['text'], temperature=0.0, max_tokens=5))
-    assert len(made) == len(freed) == 2
+    stopped = make_request(profiles['text'], temperature=0.7)
+
+    def stop_in_the_detail(event: Event) -> None:
+        if isinstance(event, Delta):
+            harness.worker.requests.stop(stopped, FinishReason.CANCELED)
+
+    with WorkerHarness(borrowed(runtime), on_event=stop_in_the_detail) as harness:
+        harness.answer(stopped)
+    assert stopped.finish_reason is FinishReason.CANCELED
+    assert len(made) == len(freed) == 3
     assert made == freed

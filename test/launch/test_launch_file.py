@@ -193,4 +193,5 @@ def test_a_node_that_dies_is_started_again(tmp_path: Path, model_path: Path) -> 
 def test_ros2_run_finds_the_programs() -> None:
     shown = subprocess.run(
         ['ros2', 'pkg', 'executables', 'robot_llm'], text=True, check=True, capture_output=True)
-    assert shown.stdout.split('\n')[:3] == ['robot_llm ask', 'robot_llm demo', 'robot_llm node']
+    programs = ('ask', 'demo', 'monitor', 'node')
+    assert shown.stdout.splitlines() == [f'robot_llm {program}' for program in programs]

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 from action_msgs.msg import GoalStatus
 import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
-from robot_llm_msgs.msg import Status
 from ros_lifecycle import ACTIVE, FINALIZED, INACTIVE, Lifecycle, UNCONFIGURED
-from ros_node import REAL, running_node, TIMEOUT_S
-from ros_planner import connected, Planner, reasons
+from ros_node import TIMEOUT_S
+from ros_planner import Planner, reasons
 
 _gates = (f'l{number}' for number in count())
 
@@ -140,23 +138,30 @@ def test_a_policy_counts_from_the_next_goal_on(planner: Planner, manager: Lifecy
         assert planner.finish(answer).finish_reason == FinishReason.STOP
 
 
-def test_twenty_rounds_leave_the_memory_flat(
-    executor: str, ros_domain: int, model_path: Path,
-) -> None:
-    parameters = {'executor': executor, 'model.path': model_path, 'model.n_ctx': 2048,
-                  'autostart': True}
-    with running_node(REAL, parameters) as node, connected(node) as planner:
-        manager, rss = Lifecycle(planner), []
-        for round_number in range(20):
-            assert planner.ask('May I go on?', max_tokens=1).wait(TIMEOUT_S)
-            assert manager.deactivate() and manager.cleanup()
-            rss.append(node.rss_bytes)
-            if round_number < 19:
-                assert manager.configure() and manager.activate()
-                planner.wait_for_state(Status.STATE_IDLE)
-        print(f'RSS after cleanup [MiB]: {[round(size / 2**20) for size in rss]}')
-        # The first rounds fill allocator caches; a leaked model would be 100 MiB a round.
-        assert rss[-1] - rss[4] < 40 * 2**20
+def rounds_rss_bytes(planner: Planner, num_rounds: int) -> list[int]:
+    """Answer a goal and go down and up again; return the memory behind each cleanup [bytes]."""
+    manager, rss = Lifecycle(planner), []
+    for _ in range(num_rounds):
+        assert planner.answer('May I go on? say-slow').result.finish_reason == FinishReason.STOP
+        assert manager.deactivate() and manager.cleanup()
+        rss.append(planner.node_process.rss_bytes)
+        assert manager.configure() and manager.activate()
+    print(f'RSS after cleanup [MiB]: {[size >> 20 for size in rss]}')
+    return rss
+
+
+def test_twenty_rounds_leave_nothing_behind(planner: Planner) -> None:
+    rss = rounds_rss_bytes(planner, 20)
+    assert rss[-1] - rss[4] < 8 * 2**20
+
+
+def test_cleanup_frees_the_real_model(real_planner: Planner) -> None:
+    loaded = real_planner.node_process.rss_bytes
+    rss = rounds_rss_bytes(real_planner, 5)
+    model_bytes = 90 * 2**20
+    assert rss[0] < loaded - model_bytes
+    # Allocator caches and fragments grow a little; a model or a context left behind is 180 MiB.
+    assert rss[-1] - rss[0] < model_bytes
 
 
 def test_shutdown_ends_goals_and_the_process_can_still_be_stopped(
