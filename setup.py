@@ -35,19 +35,25 @@ setup(
     name=PACKAGE,
     version='0.1.0',
     packages=find_packages(include=[PACKAGE, f'{PACKAGE}.*']),
-    package_data={PACKAGE: ['py.typed']},
+    package_data={PACKAGE: ['py.typed', 'evaluation/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{PACKAGE}']),
         (f'share/{PACKAGE}', ['package.xml']),
         files('launch', '*.launch.py'),
         files('config', '*.yaml'),
         files('config/profiles', '*.yaml'),
+        files('config/scenes', '*.yaml'),
+        files('config/heads', '*.npz'),
     ],
     options={'build_scripts': {'executable': interpreter()}},
     # The rest is in package.xml and scripts/requirements/: listed here, a version that differs
     # from the system's would keep the installed programs from starting.
     install_requires=['setuptools'],
-    extras_require={'test': ['pytest']},
+    extras_require={
+        'test': ['pytest'],
+        # Fitting and plotting; the node itself decides with NumPy alone.
+        'evaluation': ['scikit-learn', 'matplotlib'],
+    },
     python_requires='>=3.10',
     zip_safe=False,
     maintainer='robot_llm maintainers',
@@ -59,6 +65,7 @@ setup(
             'node = robot_llm.ros.main:main',
             'ask = robot_llm.cli.ask:main',
             'demo = robot_llm.cli.demo:main',
+            'evaluate = robot_llm.evaluation.main:main',
             'monitor = robot_llm.cli.monitor:main',
         ],
     },

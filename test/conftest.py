@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import importlib.util
+import itertools
 import os
 from pathlib import Path
 import socket
@@ -15,8 +16,9 @@ SETS = ('core', 'engine', 'ros', 'launch', 'linters')
 
 # domain_coordinator of ROS takes the same ports for the same domains, so that its tests and ours
 # stay out of each other's way. Domains above 101 can meet Linux's ephemeral ports.
-DOMAIN_PORT_BASE = 22119
+DOMAIN_PORT_BASE = 32768
 DOMAINS = range(1, 101)
+RESERVATIONS = itertools.count()
 
 ROS_ENVIRONMENT = {
     'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
@@ -111,21 +113,17 @@ def reserve_domain() -> tuple[int, socket.socket]:
     :raises RuntimeError: if all of them are taken
     """
     # Start at a place of our own: a domain that was just left may still hear late messages.
-    start = os.getpid() + 7 * reserve_domain.calls  # type: ignore[attr-defined]
-    reserve_domain.calls += 1  # type: ignore[attr-defined]
+    start = os.getpid() + 7 * next(RESERVATIONS)
     for offset in range(len(DOMAINS)):
         domain = DOMAINS[(start + offset) % len(DOMAINS)]
         holder = socket.socket()
         try:
-            holder.bind(('127.0.0.1', DOMAIN_PORT_BASE + domain))
+            holder.bind(('', DOMAIN_PORT_BASE + domain))
         except OSError:
             holder.close()
         else:
             return domain, holder
     raise RuntimeError(f'all ROS domains {DOMAINS[0]} to {DOMAINS[-1]} are taken by other tests')
-
-
-reserve_domain.calls = 0  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -49,8 +49,16 @@ def main(args: Sequence[str] | None = None) -> int:
             return run_screen(link, options.node)
         # Told to end, it ends as after Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        return run_plain(link, options.node, clock=time.monotonic,
-                         say=lambda line: print(line, flush=True))
+        try:
+            run_plain(link, options.node, clock=time.monotonic,
+                      say=lambda line: print(line, flush=True))
+        except BrokenPipeError:
+            # `monitor | head` is no error; what is still buffered must not be one at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # It is ending: a second signal would only tear the farewell from the graph.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        return 0
 
 
 if __name__ == '__main__':

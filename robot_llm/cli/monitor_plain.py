@@ -1,7 +1,8 @@
 """The monitor without a terminal: one line for each thing that happens."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from queue import Empty
+from typing import Any, Final
 
 from robot_llm.cli.monitor_goal import GoalView, name_of
 from robot_llm.cli.monitor_link import MonitorLink
@@ -11,7 +12,10 @@ from robot_llm.core.decision import DecisionSource
 from robot_llm.core.session import TokenKind
 from robot_llm_msgs.msg import Decision, Token
 
-LINE_LENGTH = 72
+LOOK_PERIOD_S: Final = 1.0
+"""How often the time alone is looked at: silence is no event."""
+
+LINE_LENGTH: Final = 72
 """Text is held back until a line is full, or ends; with the goal's id it makes 80 columns."""
 
 
@@ -24,7 +28,7 @@ class LineWriter:
         self._told: tuple[str, ...] = ()
 
     def lines(self, event: Any, now_s: float) -> Iterator[str]:
-        """Yield what there is to say after ``event``."""
+        """Yield what there is to say after ``event``, or after a while without one (None)."""
         match event:
             case Token():
                 goal = self._state.goal(bytes(event.goal_id.uuid))
@@ -82,15 +86,18 @@ def _decision_line(decision: Decision) -> str:
 
 def run_plain(
     link: MonitorLink, node: str, *, clock: Callable[[], float], say: Callable[[str], None],
-) -> int:
-    """Write lines until Ctrl-C, or until nobody reads them."""
+) -> None:
+    """Write lines until Ctrl-C, or until nobody reads them (``BrokenPipeError``)."""
     state = MonitorState(node)
     writer = LineWriter(state)
     try:
         while True:
-            event = link.events.get()
-            state.feed(event, clock())
+            try:
+                event = link.events.get(timeout=LOOK_PERIOD_S)
+                state.feed(event, clock())
+            except Empty:
+                event = None
             for line in writer.lines(event, clock()):
                 say(line)
-    except (KeyboardInterrupt, BrokenPipeError):
-        return 0
+    except KeyboardInterrupt:
+        return

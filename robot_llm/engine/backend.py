@@ -62,8 +62,13 @@ class Backend(Protocol):
     Sequence 0 is the working one. Positions are 0, 1, 2 … within a sequence, without a gap.
     """
 
-    info: ModelInfo
-    abort: AbortFlag
+    @property
+    def info(self) -> ModelInfo:
+        """The facts of the model."""
+
+    @property
+    def abort(self) -> AbortFlag:
+        """What stops the running decode."""
 
     @property
     def n_ctx(self) -> int:

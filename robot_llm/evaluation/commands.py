@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from importlib.metadata import version
 import json
 from pathlib import Path
 import platform
@@ -16,7 +17,6 @@ from robot_llm.evaluation.dataset import FIT_GOALS
 from robot_llm.evaluation.fit import fit_head, held_out_predictions
 from robot_llm.evaluation.label import append_group, candidates, label_all
 from robot_llm.evaluation.prediction import predict
-from robot_llm.evaluation.regression import scikit
 from robot_llm.evaluation.scenes import load_scenes, SceneGroup
 from robot_llm.evaluation.threshold import bar_path, choose_bars
 from robot_llm.evaluation.workplace import config_folder, Workplace
@@ -35,7 +35,7 @@ def fit(options: argparse.Namespace) -> int:
         model_hash=info.fingerprint, prompt_hash=prompt_hash(info, place.profile),
         scenes_hash=place.scenes.content_hash,
         versions={'python': platform.python_version(), 'numpy': np.__version__,
-                  'scikit-learn': scikit('').__version__},
+                  'scikit-learn': version('scikit-learn')},
         figures=fitted.figures)
     path = options.output or config_folder() / 'heads' / f'{place.profile.name}.npz'
     save_head(path, fitted.head, origin)

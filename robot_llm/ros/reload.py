@@ -6,7 +6,7 @@ from typing import Any
 from rclpy.node import Node
 from rclpy.task import Future
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import RobotLlmError
+from robot_llm.errors import NotActiveError, RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
 from robot_llm.ros.parameters import profiles_folder
@@ -27,6 +27,7 @@ class ProfileReloader:
     def __init__(self, node: Node, service: Callable[[], Service | None]) -> None:
         self._node = node
         self._find_service = service
+        self._swapping: Future | None = None
         self._server = node.create_service(
             Trigger, '~/reload_profiles', self._reload_callback)
 
@@ -51,7 +52,7 @@ class ProfileReloader:
 
     def _swap(self, service: Service, profiles: dict[str, ResponseProfile]) -> Future:
         """Let the worker reload; the future gets what went wrong, or None."""
-        future = Future()
+        future = self._swapping = Future()
 
         def reload(runtime: Runtime) -> None:
             problem: RobotLlmError | None = None
@@ -68,7 +69,9 @@ class ProfileReloader:
         return future
 
     def close(self) -> None:
-        """Destroy the service."""
+        """Answer who still waits for a worker that has left, and destroy the service."""
+        if self._swapping is not None and not self._swapping.done():
+            self._swapping.set_result(NotActiveError('the node was cleaned up meanwhile'))
         self._node.destroy_service(self._server)
 
 

@@ -6,6 +6,12 @@
 # CMAKE_ARGS='-DGGML_CUDA=on -DCMAKE_CUDA_ARCHITECTURES=87' on a Jetson Orin.
 llama_cmake_args() { printf '%s' "-DLLAVA_BUILD=OFF${CMAKE_ARGS:+ $CMAKE_ARGS}"; }
 
+# Unset means as last time: else a build with CUDA would give way to one without as soon as a new
+# shell lacks the variable. Set but empty means none.
+recall_cmake_args() {
+  [[ -n ${CMAKE_ARGS+set} || ! -f $venv/.setup/cmake_args ]] || CMAKE_ARGS=$(<"$venv/.setup/cmake_args")
+}
+
 # Virtual machines often report AMX and then forbid its tile registers: a library that was built
 # with it dies with SIGILL at the first prefill. Nothing else is lost on a robot's processor.
 no_amx_flags() {
@@ -43,6 +49,7 @@ install_llama() {
   [[ -n ${wheel:-} ]] || build_llama_wheel "$key"
   run_step 'installing llama-cpp-python' pip_install --no-deps --force-reinstall "$wheel"
   run_step 'trying llama.cpp' try_llama
+  printf '%s\n' "${CMAKE_ARGS:-}" >"$venv/.setup/cmake_args"
   mark_done llama "$key"
 }
 

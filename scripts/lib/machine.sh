@@ -20,6 +20,13 @@ describe_python() {
 print("%d.%d" % sys.version_info[:2], getattr(sys, "_base_executable", None) or sys.executable)' 2>/dev/null
 }
 
+# A forgotten `. /opt/ros/<distro>/setup.bash` must not replace a robot's .venv by one of wheels.
+keep_to_ros() {
+  [[ $mode == ros || ! -f $venv/.setup/mode || $(<"$venv/.setup/mode") != ros ]] || fail \
+    'looking for ROS 2' 'this checkout was set up for a ROS 2 installation, and none is sourced' \
+    'source it (. /opt/ros/<distro>/setup.bash), or remove .venv to use ROS 2 from wheels'
+}
+
 is_supported() { [[ $1 =~ ^3\.1[0-3]$ ]]; }
 
 # Sets python (an absolute path) and python_version ("3.11").

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
 from monitor_messages import diagnostics, idle, NODE, Sender
 import pytest
 from robot_llm.cli.monitor import parse_args, why_plain
-from robot_llm.cli.monitor_screen import Monitor, Page, Panel
+from robot_llm.cli.monitor_screen import KEYS, Monitor, Page, Panel
 from robot_llm.cli.monitor_state import MonitorState, Presence, ReplayAnswer
 from robot_llm_msgs.srv import Replay
 from textual.pilot import Pilot
@@ -186,3 +187,12 @@ def test_without_a_terminal_that_moves_its_cursor_there_are_lines() -> None:
 def test_a_node_is_named_with_or_without_a_slash() -> None:
     assert parse_args(['--node', 'demo/robot_llm']).node == '/demo/robot_llm'
     assert parse_args(['--ros-args', '-r', '__ns:=/x']).node == '/robot_llm'
+
+
+def test_the_page_shows_a_screen_of_80_by_24_and_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / 'docs' / 'monitor.md').read_text(encoding='utf-8')
+    shown = page.split('```text\n')[1].split('\n```')[0].split('\n')
+    assert len(shown) == 24 and max(map(len, shown)) <= 80
+    assert shown[-1] == KEYS
+    for key in 'crhq?':
+        assert f'| `{key}`' in page

@@ -7,7 +7,7 @@ from monitor_messages import diagnostics, idle, NODE, Sender
 import pytest
 from rich.cells import cell_len
 from robot_llm.cli.monitor_plain import LineWriter
-from robot_llm.cli.monitor_state import MonitorState, Presence
+from robot_llm.cli.monitor_state import MonitorState, Presence, SILENCE_S
 from robot_llm.cli.monitor_tables import health_rows, health_text, paint_goals, paint_health
 from robot_llm.cli.monitor_text import bar, number, printable, seconds, share
 from robot_llm.cli.monitor_view import (
@@ -65,7 +65,8 @@ def restarted() -> list[object]:
     sender.epoch = 2
     restart = sender.token(TokenKind.RESTART, num_tokens=0)
     return [Presence(True), *before, restart, sender.decision('slow'),
-            *sender.stream('slow', 'new'), sender.decision('stop', source=Decision.SOURCE_DEADLINE), idle()]
+            *sender.stream('slow', 'new'),
+            sender.decision('stop', source=Decision.SOURCE_DEADLINE), idle()]
 
 
 SCENES = (nothing, running, many_words, wide, hostile, restarted)
@@ -181,6 +182,8 @@ def test_lines_say_what_the_screen_shows() -> None:
         'mass 50%)' in lines
     assert '01010101 END STOP after 1.50s: first 0.25s, 4 tokens, 0.25s each' in lines
     assert lines[-1] == 'node     IDLE, SmolLM2 on CPU'
+    assert list(writer.lines(None, 1.0)) == []
+    assert list(writer.lines(None, SILENCE_S)) == ['node     SILENT, SmolLM2 on CPU']
 
 
 @pytest.mark.parametrize(('value', 'text'), [

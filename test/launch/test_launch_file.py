@@ -193,5 +193,6 @@ def test_a_node_that_dies_is_started_again(tmp_path: Path, model_path: Path) -> 
 def test_ros2_run_finds_the_programs() -> None:
     shown = subprocess.run(
         ['ros2', 'pkg', 'executables', 'robot_llm'], text=True, check=True, capture_output=True)
-    programs = ('ask', 'demo', 'monitor', 'node')
+    setup = (LAUNCH_FILE.parents[1] / 'setup.py').read_text(encoding='utf-8')
+    programs = sorted(re.findall(r"'(\w+) = robot_llm\.", setup))
     assert shown.stdout.splitlines() == [f'robot_llm {program}' for program in programs]

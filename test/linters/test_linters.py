@@ -1,6 +1,7 @@
 """The linters that ament runs, and mypy; each as one test that prints what it found."""
 
 from pathlib import Path
+import re
 import shutil
 import subprocess
 import sys
@@ -55,6 +56,15 @@ def test_a_package_manifest_is_valid(path: Path) -> None:
     package = parse_package(str(path), warnings=warnings)
     assert not warnings
     package.validate()
+
+
+def test_set_up_links_the_programs_that_setup_py_installs() -> None:
+    installed = re.findall(
+        r"'(\w+) = (robot_llm[\w.]+):main'", (ROOT / 'setup.py').read_text(encoding='utf-8'))
+    linked = re.findall(
+        r'(\w+):(robot_llm[\w.]+)',
+        (ROOT / 'scripts' / 'lib' / 'packages.sh').read_text(encoding='utf-8'))
+    assert sorted(installed) == sorted(linked)
 
 
 @pytest.mark.parametrize('path', SHELL, ids=lambda path: str(path.relative_to(ROOT)))

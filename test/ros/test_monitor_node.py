@@ -2,17 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-import fcntl
-import os
-import pty
 from queue import Empty
 import re
 import signal
-import struct
-import subprocess
 import sys
-import termios
-from threading import Condition, Thread
 import time
 from typing import Any
 
@@ -23,10 +16,10 @@ from robot_llm.cli.monitor_state import CancelAnswer, ReplayAnswer
 from robot_llm.core.request import FinishReason
 from ros_node import NodeProcess, Process, running_node, SCRIPTED, TIMEOUT_S
 from ros_planner import connected, Planner
+from terminal import Terminal
 
 MONITOR = (sys.executable, '-m', 'robot_llm.cli.monitor')
 COLOUR = re.compile(rb'\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m')
-LEAVE_SCREEN, SHOW_CURSOR = b'\x1b[?1049l', b'\x1b[?25h'
 
 
 @pytest.fixture(scope='module')
@@ -146,76 +139,13 @@ def test_it_outlives_the_node(own_ros_domain: int) -> None:
             again.wait()
 
 
-class Terminal:
-    """A monitor on a terminal of 80×24, and everything it wrote there."""
-
-    def __init__(self, name: str, **environment: str) -> None:
-        self._written = b''
-        self._changed = Condition()
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
-        self.modes = termios.tcgetattr(slave)
-        self._slave = slave
-        self.popen = subprocess.Popen(
-            (*MONITOR, '--node', name), stdin=slave, stdout=slave, stderr=slave,
-            start_new_session=True,
-            env={**os.environ, 'TERM': 'xterm-256color', **environment})
-        Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        while data := self._read_some():
-            with self._changed:
-                self._written += data
-                self._changed.notify_all()
-
-    def _read_some(self) -> bytes:
-        try:
-            return os.read(self._master, 65536)
-        except OSError:
-            return b''
-
-    @property
-    def written(self) -> bytes:
-        """Everything so far."""
-        with self._changed:
-            return self._written
-
-    def wait_for(self, text: bytes) -> None:
-        """Wait until the monitor has written ``text``."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: text in self._written, TIMEOUT_S), self._written
-
-    def press(self, keys: bytes) -> None:
-        """Press keys."""
-        os.write(self._master, keys)
-
-    def wait(self) -> int:
-        """Return the exit code, when the terminal has been left."""
-        code = self.popen.wait(TIMEOUT_S)
-        self.wait_for(LEAVE_SCREEN)
-        return code
-
-    def is_restored(self) -> bool:
-        """Tell whether the terminal is as it was."""
-        return termios.tcgetattr(self._slave) == self.modes and (
-            self.written.rfind(SHOW_CURSOR) > self.written.rfind(b'\x1b[?25l'))
-
-    def close(self) -> None:
-        """Give the terminal back."""
-        if self.popen.poll() is None:
-            self.popen.kill()
-            self.popen.wait()
-        os.close(self._slave)
-        os.close(self._master)
-
-
 @pytest.fixture
 def terminal(node: NodeProcess) -> Iterator[Callable[..., Terminal]]:
     """Return what opens a terminal with a monitor on it."""
     opened: list[Terminal] = []
 
     def start(**environment: str) -> Terminal:
-        opened.append(Terminal(node.name, **environment))
+        opened.append(Terminal(*MONITOR, '--node', node.name, **environment))
         return opened[-1]
 
     yield start

@@ -4,6 +4,7 @@ from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
+from ros_node import TIMEOUT_S
 from ros_planner import Planner
 
 UNCONFIGURED, INACTIVE, ACTIVE, FINALIZED = (
@@ -34,6 +35,12 @@ class Lifecycle:
     def _transition(self, number: int) -> bool:
         return bool(self._planner.call(
             self._change, ChangeState.Request(transition=Transition(id=number))).success)
+
+    def start_configure(self) -> None:
+        """Ask for the model to be loaded; returns at once."""
+        assert self._change.wait_for_service(TIMEOUT_S)
+        self._change.call_async(ChangeState.Request(
+            transition=Transition(id=Transition.TRANSITION_CONFIGURE)))
 
     def configure(self) -> bool:
         """Load the model; whether that succeeded."""

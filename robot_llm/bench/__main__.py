@@ -1,0 +1,5 @@
+"""``python -m robot_llm.bench``."""
+
+from robot_llm.bench.main import main
+
+raise SystemExit(main())
