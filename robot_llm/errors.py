@@ -7,7 +7,6 @@ Everything this package raises on purpose.
   - RequestError              this request only; the engine keeps running (codes 100 to 199)
     + ContextOverflowError
     + UnknownProfileError
-    + SchemaError
     + QueueFullError
     + MalformedFieldError
     + DeadlineTooShortError
@@ -89,12 +88,6 @@ class UnknownProfileError(RequestError):
     """The goal names a profile that is not loaded."""
 
     code = ErrorCode.UNKNOWN_PROFILE
-
-
-class SchemaError(RequestError):
-    """A detail schema cannot be compiled into a constraint."""
-
-    code = ErrorCode.BAD_SCHEMA
 
 
 class QueueFullError(RequestError):

@@ -25,8 +25,8 @@ PERIOD_S: Final = 0.1
 KEYS: Final = ' c cancel   r replay   h health   ? help   q quit'
 
 HELP: Final = """\
-c   cancel the goal that runs now, whoever sent it. The decision stays as it
-    is; its planner gets the result CANCELED.
+c   cancel the goal that runs now, whoever sent it. A decision that is out
+    stays, without one the fallback goes out; the planner gets CANCELED.
 r   replay: ask the node for everything it streamed for the goal on the
     screen, and show it whole. Nothing is generated again.
 h   everything the node says on /diagnostics
@@ -153,8 +153,10 @@ class Monitor(App[int]):
         now_s = time.monotonic()
         for event in take_all(self._link):
             self.state.feed(event, now_s)
-        for panel in self.screen_stack[0].query(Panel):
-            panel.show(self.state, now_s)
+        # Empty while it ends: the timer may be due once more.
+        for screen in self.screen_stack[:1]:
+            for panel in screen.query(Panel):
+                panel.show(self.state, now_s)
 
     def action_cancel_goal(self) -> None:
         """Cancel what runs."""

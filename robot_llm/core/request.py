@@ -207,6 +207,7 @@ class Request:
         if self.status is not RequestStatus.WAITING:
             self.apply(RequestEvent.RESTARTED)
         self.latch = DecisionLatch(self.profile.words, self.profile.decision.fallback)
+        self.evidence = None
         self.clock = self.clock.restarted()
         self.counts.void()
         self.decision_deadline_s = now_s + self.decision_timeout_s

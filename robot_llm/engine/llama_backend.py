@@ -166,9 +166,8 @@ class LlamaCppBackend:
             setattr(batch, name, ctypes.cast(array.ctypes.data, field_type))
         self._batch = batch
 
-    def decode(
-        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
-    ) -> None:
+    def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
+               probe: int = -1) -> None:
         """Evaluate tokens behind a sequence; the last one gets logits."""
         num_tokens = len(token_ids)
         self._tokens[:num_tokens] = token_ids
@@ -218,9 +217,7 @@ class LlamaCppBackend:
     def hidden_state(self) -> NDArray[np.float32]:
         """Return the probe's hidden state; a copy."""
         pointer = llama.llama_get_embeddings_ith(self._context, self._probe)
-        if not pointer:
-            return np.empty(0, np.float32)
-        return np.array(np.ctypeslib.as_array(pointer, shape=(self.info.n_embd,)), np.float32)
+        return np.array(pointer[:self.info.n_embd] if pointer else [], np.float32)
 
     def _row(self, index: int) -> NDArray[np.float32]:
         pointer = llama.llama_get_logits_ith(self._context, index)

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from robot_llm.core.head import DecisionHead
-from robot_llm.core.prompt import build_prompt, NO_SCENE, PromptRenderer, Segment, static_prefix, wrote_bos
+from robot_llm.core.prompt import (
+    build_prompt, NO_SCENE, PromptRenderer, Segment, static_prefix, wrote_bos)
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.constraint import compile_grammar, DecisionSet, DetailConstraint
 from robot_llm.engine.head_file import open_head
@@ -48,7 +49,6 @@ class CompiledProfile:
             renderer, system_prompt=self.profile.static_prompt,
             scene_header=self.profile.scene_header, scene=scene,
             goal_header=self.profile.goal_header, prompt=prompt)
-
 
     def probe(self, backend: Backend, token_ids: Sequence[int], scene: str) -> int:
         """

@@ -28,7 +28,7 @@ def fit(options: argparse.Namespace) -> int:
     place = Workplace(options)
     with place.open_engine() as engine:
         info = engine.info
-        data = place.evidence(engine, place.scenes.scenes('fit'), options.goal or FIT_GOALS)
+        data = place.evidence(engine, place.scenes.scenes('fit'), place.goals(FIT_GOALS))
     fitted = fit_head(data, place.say)
     origin = HeadOrigin(
         profile=place.profile.name, model=f'{info.name} {info.quantization}',
@@ -62,7 +62,7 @@ def _fit_lines(figures: dict[str, Any]) -> Iterator[str]:
 def threshold(options: argparse.Namespace) -> int:
     """Choose the bars on the threshold split, and say what they guarantee."""
     place = Workplace(options)
-    goals = options.goal or FIT_GOALS
+    goals = place.goals(FIT_GOALS)
     rules = place.profile.decision
     with place.open_engine() as engine:
         head, penalty = None, 1.0

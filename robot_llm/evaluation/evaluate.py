@@ -21,8 +21,8 @@ from robot_llm.evaluation.prediction import predict, with_method
 from robot_llm.evaluation.report import html_report, text_report
 from robot_llm.evaluation.scenes import LabelledScene
 from robot_llm.evaluation.strangers import load_strangers
-from robot_llm.evaluation.workplace import with_order, with_words, Workplace
-from robot_llm.profile import DecisionMethod
+from robot_llm.evaluation.workplace import with_order, Workplace
+from robot_llm.profile import DecisionMethod, without_head
 
 NUM_TIMED: Final = 20
 """Scenes that are timed with and without the head in turn; the machine's mood hits both."""
@@ -35,9 +35,9 @@ def evaluate(options: argparse.Namespace) -> int:
     has_head = rules.method != 'words'
     methods: list[DecisionMethod] = ['words', 'head', 'both'] if has_head else ['words']
     orders = rotations(place.profile.words)[1:] if options.order_scenes else []
-    others = [with_words(with_order(place.profile, order)) for order in orders]
+    others = [without_head(with_order(place.profile, order)) for order in orders]
     scenes = place.scenes.scenes(options.split)
-    goals = options.goal or TEST_GOALS
+    goals = tuple(options.goal or TEST_GOALS)
     head: DecisionHead | None = None
     with place.open_engine(*others) as engine:
         evaluation = Evaluation(

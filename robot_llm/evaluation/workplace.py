@@ -15,7 +15,7 @@ from robot_llm.errors import ConfigError
 from robot_llm.evaluation.dataset import Dataset, EvidenceCache, extract, Progress
 from robot_llm.evaluation.engine import EvaluationEngine
 from robot_llm.evaluation.scenes import LabelledScene, load_scenes, SceneSet
-from robot_llm.profile import ResponseProfile
+from robot_llm.profile import ResponseProfile, without_head
 from robot_llm.profile_file import load_profiles
 
 PROGRESS_INTERVAL_S: Final = 2.0
@@ -62,7 +62,7 @@ class Workplace:
                 f'{options.profiles}')
         self.profile: ResponseProfile = profiles[options.profile]
         # Fitting and measuring need the model's evidence; the head is applied to it afterwards.
-        self.plain_profile = with_words(self.profile)
+        self.plain_profile = without_head(self.profile)
         self.scenes: SceneSet = self._load_scenes()
 
     def _load_scenes(self) -> SceneSet:
@@ -91,6 +91,12 @@ class Workplace:
         if not self.options.model:
             raise ConfigError('no model: give --model FILE or set ROBOT_LLM_MODEL')
         return Path(self.options.model)
+
+    def goals(self, several: Sequence[str]) -> Sequence[str]:
+        """Return the goals to ask with: the options', else ``several``, or one if none counts."""
+        if self.options.goal:
+            return tuple(self.options.goal)
+        return several[:1] if self.profile.decision.reads == 'scene' else several
 
     def open_engine(self, *others: ResponseProfile) -> EvaluationEngine:
         """Load the model with the profile, method ``words``, and with others beside it."""
@@ -141,12 +147,6 @@ class Workplace:
                 rest_s = (now_s - started_s) / done * (total - done)
                 self.say(f'  {done} of {total} prompts, {rest_s:.0f} s left')
         return report
-
-
-def with_words(profile: ResponseProfile) -> ResponseProfile:
-    """Return the profile without its head."""
-    decision = profile.decision.model_copy(update={'method': 'words', 'head': ''})
-    return profile.model_copy(update={'decision': decision})
 
 
 def with_order(profile: ResponseProfile, order: Sequence[str]) -> ResponseProfile:

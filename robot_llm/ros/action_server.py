@@ -1,6 +1,7 @@
 """An action server whose goals run without a callback that waits for them."""
 
 from collections.abc import Callable
+from threading import Lock
 import time
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ class StreamingActionServer(ActionServer):
             cancel_callback=cancel_callback,
             result_timeout=RESULT_TIMEOUT_S)
         self._owner = node
+        self._sent_lock = Lock()
+        self._unsent: dict[bytes, Callable[[], None]] = {}
 
     def notify_execute(
         self, goal_handle: Any, execute_callback: Callable[[Any], Any] | None,
@@ -69,7 +72,7 @@ class StreamingActionServer(ActionServer):
 
         :param is_canceled: the goal's client asked for its end: CANCELED
         :param has_succeeded: SUCCEEDED, otherwise ABORTED
-        :param on_sent: called once the goal is terminal
+        :param on_sent: called once the result has left, or nobody asked for it in time
         """
         give_up_s = time.monotonic() + CANCEL_RACE_S
 
@@ -81,7 +84,8 @@ class StreamingActionServer(ActionServer):
                 goal_handle.succeed()
             else:
                 goal_handle.abort()
-            on_sent()
+            with self._sent_lock:
+                self._unsent[bytes(goal_handle.goal_id.uuid)] = on_sent
             return result
 
         def send() -> None:
@@ -95,6 +99,26 @@ class StreamingActionServer(ActionServer):
             self.notify_execute(goal_handle, end)
 
         self._schedule(send)
+
+    # rclpy sends a result in a task of its own, once the client has asked for it, and drops the
+    # task if the executor is shut down first: whoever ends the process has to wait for it.
+
+    def _send_result_response(self, request_header: Any, future: Any) -> None:
+        super()._send_result_response(request_header, future)
+        with self._sent_lock:
+            sent = [goal_id for goal_id in self._unsent
+                    if self._result_futures.get(goal_id) is future]
+        self._note_sent(sent)
+
+    async def _execute_expire_goals(self, expired_goals: Any) -> None:
+        await super()._execute_expire_goals(expired_goals)
+        self._note_sent([bytes(goal.goal_id.uuid) for goal in expired_goals])
+
+    def _note_sent(self, goal_ids: list[bytes]) -> None:
+        with self._sent_lock:
+            callbacks = [self._unsent.pop(goal_id, None) for goal_id in goal_ids]
+        for on_sent in filter(None, callbacks):
+            on_sent()
 
     def _schedule(self, callback: Callable[[], None]) -> None:
         executor = self._owner.executor

@@ -153,7 +153,7 @@ class GoalServer:
     # The end of the process.
 
     def wait_until_answered(self, timeout_s: float) -> bool:
-        """Wait, off the executor, until every goal has its result; False if time runs out."""
+        """Wait, off the executor, until every client has its result; False if time runs out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._goals, timeout_s)
 

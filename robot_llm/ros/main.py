@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import os
 import signal
 from threading import Thread
+import time
 from typing import Final
 
 import rclpy
@@ -14,6 +15,14 @@ from robot_llm.ros.node import RobotLlmNode
 
 ANSWER_TIMEOUT_S: Final = 0.5
 """How long the end of the process waits for the last results; it may take a second in all."""
+
+LINGER_S: Final = 0.1
+"""
+How long the process stays after its last result.
+
+A client asks for a result only once it has heard of the acceptance, and DDS repeats what was lost
+only while the writer lives.
+"""
 
 JOIN_TIMEOUT_S: Final = 5.0
 """How long the end of the process waits for a running callback; loading gives up at once."""
@@ -43,6 +52,7 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     spinner.start()
     signal.sigwait(STOP_SIGNALS)
     node.stop(ANSWER_TIMEOUT_S)
+    time.sleep(LINGER_S)
     executor.shutdown(timeout_sec=ANSWER_TIMEOUT_S)
     # Join before the context goes: a thread that still spins aborts the process at exit.
     spinner.join(JOIN_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """Publishers of tokens and decisions, sequence numbers, replay service."""
 
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from rclpy.duration import Duration
 from rclpy.node import Node
@@ -12,6 +12,9 @@ from robot_llm.ros.conversions import decision_message, token_message
 from robot_llm.settings import Settings
 from robot_llm_msgs.msg import Decision, Token
 from robot_llm_msgs.srv import Replay
+
+ACK_TIMEOUT_S: Final = 0.2
+"""How long the last tokens may take to reach their subscribers; one that is dead never says so."""
 
 
 class TokenStream:
@@ -68,7 +71,8 @@ class TokenStream:
         return response
 
     def close(self) -> None:
-        """Destroy publishers and service."""
+        """Destroy publishers and service, after the last END has been acknowledged."""
+        self._tokens.wait_for_all_acked(Duration(seconds=ACK_TIMEOUT_S))
         self._node.destroy_service(self._replay)
         self._node.destroy_publisher(self._decisions)
         self._node.destroy_publisher(self._tokens)

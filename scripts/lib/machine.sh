@@ -14,10 +14,12 @@ sourced_ros() {
   return 1
 }
 
-# describe_python COMMAND: "3.11 /path/of/the/base/interpreter", of the interpreter behind a venv.
+# describe_python COMMAND: "3.11 /path/of/python3.11", links resolved, of the interpreter behind a
+# venv: inside and outside of an active .venv the same, or .venv would be remade at every change.
 describe_python() {
-  "$1" -c 'import sys
-print("%d.%d" % sys.version_info[:2], getattr(sys, "_base_executable", None) or sys.executable)' 2>/dev/null
+  "$1" -c 'import os, sys
+base = getattr(sys, "_base_executable", None) or sys.executable
+print("%d.%d" % sys.version_info[:2], os.path.realpath(base))' 2>/dev/null
 }
 
 # A forgotten `. /opt/ros/<distro>/setup.bash` must not replace a robot's .venv by one of wheels.

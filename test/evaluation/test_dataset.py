@@ -1,8 +1,8 @@
 """The node's own engine behind a resumable cache, on a backend without a model."""
 
+from engine_requests import make_profile
 import numpy as np
 import pytest
-from engine_requests import make_profile
 from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.evaluation.dataset import EvidenceCache, extract
 from robot_llm.evaluation.engine import EvaluationEngine

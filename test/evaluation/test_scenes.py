@@ -40,9 +40,9 @@ def test_a_good_file_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(('old', 'new', 'expected'), [
-    ('label: stop', 'label: halt', "6: label='halt' is not one of stop, slow, continue; correct it"),
+    ('label: stop', 'label: halt', "6: label='halt' is not one of stop, slow, continue; correct"),
     ('name: clear', 'name: person', "9: group 'person' stands at line 5 too; rename one"),
-    ('label: continue', 'lable: continue', "10: 'lable' is not a key of a group; did you mean label?"),
+    ('label: continue', 'lable: continue', "10: 'lable' is not a key of a group; did you mean"),
     ("'All clear.'", "'A person ahead.'", "9: 'A person ahead.' stands in the group of line 5"),
     ("'All clear.'", "'Nothing ahead.'", "9: 'Nothing ahead.' stands in the group of line 9"),
     ("'All clear.'", '17', '11: texts=17 is no text to YAML; put it in quotes'),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PYTHON = [name for name in ('robot_llm', 'test', 'launch', 'scripts', 'setup.py')
+PYTHON = [name for name in ('robot_llm', 'test', 'launch', 'scripts', 'docs', 'setup.py')
           if (ROOT / name).exists()]
 MANIFESTS = (ROOT / 'package.xml', ROOT / 'robot_llm_msgs' / 'package.xml')
 SHELL = sorted(

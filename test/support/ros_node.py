@@ -18,6 +18,10 @@ TIMEOUT_S = 60.0
 REAL = ('-m', 'robot_llm.ros.main')
 SCRIPTED = (str(Path(__file__).with_name('ros_scripted_node.py')),)
 
+# The scripted node has profiles of its own: the shipped ones are written for a model.
+DEFAULTS: dict[tuple[str, ...], dict[str, Any]] = {
+    REAL: {}, SCRIPTED: {'profiles.folder': Path(__file__).with_name('ros_profiles')}}
+
 _names = count(1)
 
 
@@ -99,7 +103,7 @@ class NodeProcess(Process):
     An inference node, in a namespace of its own.
 
     :param program: what Python runs: ``REAL`` or ``SCRIPTED``
-    :param parameters: over the defaults, as YAML writes them
+    :param parameters: over ``DEFAULTS``, as YAML writes them
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class NodeProcess(Process):
     ) -> None:
         self.name = f'/node_{next(_names)}/robot_llm'
         arguments = ['--ros-args', '-r', f'__ns:={self.name.rpartition("/")[0]}']
-        for key, value in parameters.items():
+        for key, value in ({**DEFAULTS[program], **parameters}).items():
             arguments += ['-p', f'{key}:={str(value).lower() if isinstance(value, bool) else value}']
         super().__init__(sys.executable, *program, *arguments, env=env)
 
@@ -116,9 +120,9 @@ class NodeProcess(Process):
         """Let the scripted engine go on behind ``hold-…:name``."""
         self.write(f'open {name}')
 
-    def wait_for_gate(self, name: str) -> None:
-        """Wait until the scripted engine is held at ``hold-…:name``."""
-        self.wait_for_log(f'gate {name} reached\n')
+    def wait_for_gate(self, name: str, *, times: int = 1) -> None:
+        """Wait until the scripted engine is held at ``hold-…:name``, for the n-th time."""
+        self.wait_for_log(f'gate {name} reached\n', times=times)
 
     def stop(self, number: signal.Signals = signal.SIGINT, timeout_s: float = TIMEOUT_S) -> int:
         """End the node as an operator would, and return its exit code."""

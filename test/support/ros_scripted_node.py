@@ -39,7 +39,7 @@ def answer(prompt: str) -> bytes:
     asked = prompt.rpartition('<|im_start|>user')[2]
     repeat = 12 if 'long' in asked else 1
     said = re.search(r'say-(\w+)', asked)
-    if 'You drive a robot' in prompt:
+    if 'JSON' in prompt:
         word = said[1].encode() if said else b'continue'
         reason = (REASON * repeat)[:60]
         return word + b'\n{"target_speed_mps":0.5,"reason":"' + reason + b'"}'
@@ -66,7 +66,7 @@ class Faults:
             if kind == 'fail':
                 fail(call)
             gate = self.gate(name, obeys_abort=stage != 'hang')
-            if not gate.reached.is_set():
+            if not gate.opened.is_set():
                 print(f'gate {name} reached', flush=True)
             gate(call)
 
