@@ -109,8 +109,8 @@ def _relation_problems(settings: Settings) -> list[str]:
     if 0.0 < settings.engine.hang_s < 2.0:
         # A worker without work shows its pulse once a second.
         problems.append(
-            f'engine.hang_s={settings.engine.hang_s} is below 2 s, too short to tell a hang from a '
-            'slow decode; raise it, or set it to 0 to never give up')
+            f'engine.hang_s={settings.engine.hang_s} is below 2 s, too short to tell a hang from '
+            'a slow decode; raise it, or set it to 0 to never give up')
     if model.flash_attn == 'off' and model.type_v.startswith('q'):
         problems.append(
             f"model.type_v={model.type_v!r} needs flash attention, but model.flash_attn='off'; "

@@ -1,6 +1,6 @@
 """Between messages and values; plain functions, no node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import dataclasses
 import math
 import secrets
@@ -31,9 +31,17 @@ class HasScene(Protocol):
 class Catalog(Protocol):
     """What a goal is checked against."""
 
-    settings: Settings
-    profiles: dict[str, ResponseProfile]
-    scene: HasScene
+    @property
+    def settings(self) -> Settings:
+        """The parameters."""
+
+    @property
+    def profiles(self) -> Mapping[str, ResponseProfile]:
+        """The loaded profiles by name."""
+
+    @property
+    def scene(self) -> HasScene:
+        """Where the robot is now."""
 
     def predicted_ttft_s(self, request: Request) -> float:
         """Return how long the decision of a goal will take [s]."""

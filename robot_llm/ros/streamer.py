@@ -12,7 +12,7 @@ from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Restart
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Output, Session
 
-Callback = Callable[[], None]
+Callback = Callable[[], object]
 
 JOIN_TIMEOUT_S: Final = 2.0
 """How long ``close`` waits; the thread only publishes, so a millisecond is the usual."""

@@ -94,6 +94,7 @@ def test_the_template_runs_once_per_sequence_of_roles() -> None:
     calls = []
 
     class Now(datetime):
+
         def strftime(self, format: str) -> str:  # noqa: A002  the name datetime gave it
             calls.append(format)
             return super().strftime(format)

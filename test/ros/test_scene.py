@@ -204,4 +204,4 @@ def test_scenes_at_30_hz_with_a_goal_each_starve_nothing(scene: SceneSource) -> 
     assert set(ended) <= {
         FinishReason.STOP, FinishReason.SCENE_CHANGED, FinishReason.PREEMPTED}
     assert ended[-1] == FinishReason.STOP
-    assert len(set(map(lambda answer: answer.goal_id, answers))) == len(answers) >= 60
+    assert len({answer.goal_id for answer in answers}) == len(answers) >= 60

@@ -113,7 +113,8 @@ class NodeProcess(Process):
         self.name = f'/node_{next(_names)}/robot_llm'
         arguments = ['--ros-args', '-r', f'__ns:={self.name.rpartition("/")[0]}']
         for key, value in ({**DEFAULTS[program], **parameters}).items():
-            arguments += ['-p', f'{key}:={str(value).lower() if isinstance(value, bool) else value}']
+            text = str(value).lower() if isinstance(value, bool) else value
+            arguments += ['-p', f'{key}:={text}']
         super().__init__(sys.executable, *program, *arguments, env=env)
 
     def open_gate(self, name: str) -> None:
