@@ -94,13 +94,17 @@ class Backend(Protocol):
     def constraint_tokenizer(self) -> Any:
         """Return the ``llguidance.LLTokenizer`` of this vocabulary; slow once, then kept."""
 
-    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+    def open_context(
+        self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
+        with_hidden_states: bool = False,
+    ) -> None:
         """
         Allocate the memory for the sequences; one that is there already is freed first.
 
         :param n_ctx: what one request may use [tokens]
         :param num_reserved_tokens: room beside it, for pinned prefixes and branches [tokens]
         :param num_sequences: sequence ids 0 .. num_sequences - 1 may be used
+        :param with_hidden_states: whether ``hidden_state`` will be asked; it costs prefill time
         :raises ModelLoadError: if it does not fit
         """
 

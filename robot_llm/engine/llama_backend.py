@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from robot_llm.engine.abort import LlamaAbortFlag
 from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
 from robot_llm.engine.model import (
     check_context, GGML_TYPES, load_model, metadata, read_info, ShouldStop)
@@ -121,7 +122,10 @@ class LlamaCppBackend:
             self._tokenizer = lltokenizer_from_vocab(self._vocab)
         return self._tokenizer
 
-    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+    def open_context(
+        self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
+        with_hidden_states: bool = False,
+    ) -> None:
         """Allocate the KV cache, the compute buffers and the batch."""
         self._free_context()
         num_tokens = n_ctx + num_reserved_tokens
@@ -132,9 +136,11 @@ class LlamaCppBackend:
         params.n_ubatch = min(self._settings.n_ubatch, self._settings.n_batch)
         params.n_seq_max = num_sequences
         params.kv_unified = True  # sequences share cells, so that a copy costs nothing
-        # Beside the logits, from the same decode, per token: what a decision head reads.
-        params.embeddings = True
-        params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
+        if with_hidden_states:
+            # Per token, beside the logits. llama.cpp then makes logits of every token of a batch.
+            params.embeddings = True
+            params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
+        self._has_hidden_states = with_hidden_states
         params.n_threads = params.n_threads_batch = self._n_threads
         params.flash_attn_type = FLASH_ATTN[self._settings.flash_attn]
         params.type_k = GGML_TYPES[self._settings.type_k]
@@ -147,35 +153,15 @@ class LlamaCppBackend:
         self._memory = llama.llama_get_memory(self._context)
         if self._uses_abort:
             self.abort.attach(self._context)
-        self._allocate_batch(self._settings.n_batch)
-
-    def _allocate_batch(self, capacity: int) -> None:
-        """Own the arrays that ``llama_batch`` points to, so that numpy can fill them."""
-        self._tokens = np.zeros(capacity, np.int32)
-        self._positions = np.zeros(capacity, np.int32)
-        self._seq_counts = np.ones(capacity, np.int32)
-        self._seq_ids = np.zeros(capacity, np.int32)
-        self._outputs = np.zeros(capacity, np.int8)
-        address = self._seq_ids.ctypes.data
-        self._seq_pointers = np.arange(address, address + 4 * capacity, 4, dtype=np.uintp)
-        batch = llama.llama_batch()
-        for name, array in (('token', self._tokens), ('pos', self._positions),
-                            ('n_seq_id', self._seq_counts), ('seq_id', self._seq_pointers),
-                            ('logits', self._outputs)):
-            field_type = dict(llama.llama_batch._fields_)[name]
-            setattr(batch, name, ctypes.cast(array.ctypes.data, field_type))
-        self._batch = batch
+        self._batch = LlamaBatch(self._settings.n_batch)
 
     def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
                probe: int = -1) -> None:
         """Evaluate tokens behind a sequence; the last one gets logits."""
-        num_tokens = len(token_ids)
-        self._tokens[:num_tokens] = token_ids
-        self._positions[:num_tokens] = range(position, position + num_tokens)
-        self._seq_ids[:num_tokens] = seq_id
-        self._outputs[:num_tokens] = 0
+        # With hidden states every token is an output; unasked, llama.cpp warns about each batch.
+        num_tokens = self._batch.put(
+            0, token_ids, position=position, seq_id=seq_id, are_outputs=self._has_hidden_states)
         self._probe = probe % num_tokens
-        self._outputs[[self._probe, num_tokens - 1]] = 1
         self._run(num_tokens)
 
     def decode_branches(
@@ -184,19 +170,15 @@ class LlamaCppBackend:
         """Evaluate several continuations in one batch, each behind its own sequence."""
         start, bounds = 0, []
         for seq_id, branch in zip(seq_ids, branches):
-            end = start + len(branch)
-            self._tokens[start:end] = branch
-            self._positions[start:end] = range(position, position + len(branch))
-            self._seq_ids[start:end] = seq_id
+            end = self._batch.put(
+                start, branch, position=position, seq_id=seq_id, are_outputs=True)
             bounds.append((start, end))
             start = end
-        self._outputs[:start] = 1
         self._run(start)
         return [np.stack([self._row(i) for i in range(*bound)]) for bound in bounds]
 
     def _run(self, num_tokens: int) -> None:
-        self._batch.n_tokens = num_tokens
-        status = llama.llama_decode(self._context, self._batch)
+        status = llama.llama_decode(self._context, self._batch.take(num_tokens))
         if status == 0:
             # On a GPU llama_decode only enqueues; a chunk is a bound only if it is waited for.
             llama.llama_synchronize(self._context)
@@ -215,7 +197,9 @@ class LlamaCppBackend:
         return self._row(-1)
 
     def hidden_state(self) -> NDArray[np.float32]:
-        """Return the probe's hidden state; a copy."""
+        """Return the probe's hidden state; a copy, empty without hidden states."""
+        if not self._has_hidden_states:
+            return np.empty(0, np.float32)
         pointer = llama.llama_get_embeddings_ith(self._context, self._probe)
         return np.array(pointer[:self.info.n_embd] if pointer else [], np.float32)
 

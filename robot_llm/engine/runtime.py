@@ -29,6 +29,7 @@ class Runtime:
     :param backend: loaded, without a context yet; owned from here on
     :param profiles: by name, at least one
     :param today: for templates that write the date
+    :param with_hidden_states: whether to give hidden states to profiles without a head as well
     :param should_stop: asked between prefill chunks; True gives up
     :raises ConfigError: if a profile or the chat template does not work with this model
     :raises EngineError: if the context does not fit or the first decode fails
@@ -41,6 +42,7 @@ class Runtime:
         profiles: Mapping[str, ResponseProfile],
         *,
         today: datetime.datetime,
+        with_hidden_states: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.backend = backend
@@ -50,6 +52,7 @@ class Runtime:
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
             nonce=secrets.token_hex(8), now=today)
         self._should_stop = should_stop
+        self._with_hidden_states = with_hidden_states
         self.on_progress: Callable[[], None] = _nothing
         """Called after every decode, the sign that the engine lives."""
         self.profiles: dict[str, CompiledProfile] = {}
@@ -72,7 +75,9 @@ class Runtime:
                 + max(profile.decision_set.num_branch_tokens for profile in compiled)),
             num_sequences=(
                 self.first_branch
-                + max(profile.decision_set.num_branches for profile in compiled)))
+                + max(profile.decision_set.num_branches for profile in compiled)),
+            with_hidden_states=self._with_hidden_states or any(
+                profile.head is not None for profile in compiled))
         self.cache = KVCache(self.backend)
         self.profiles = profiles
         for name, profile in profiles.items():

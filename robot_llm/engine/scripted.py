@@ -83,7 +83,10 @@ class ScriptedBackend:
         """Return the ``llguidance.LLTokenizer`` of the bytes."""
         return self._tokenizer
 
-    def open_context(self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int) -> None:
+    def open_context(
+        self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
+        with_hidden_states: bool = False,
+    ) -> None:
         """Make empty sequences; a sequence may grow to what was asked for."""
         self._num_cells = n_ctx + num_reserved_tokens
         self._memory = [[] for _ in range(num_sequences)]

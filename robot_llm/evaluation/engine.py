@@ -47,7 +47,9 @@ class EvaluationEngine:
     ) -> None:
         self._settings = settings
         try:
-            self._runtime = Runtime(backend, settings, profiles, today=datetime.datetime.now())
+            self._runtime = Runtime(
+                backend, settings, profiles, today=datetime.datetime.now(),
+                with_hidden_states=True)
         except BaseException:
             backend.close()
             raise

@@ -81,7 +81,7 @@ def test_deactivate_ends_running_and_queued_goals_with_shutdown(
     running = planner.ask(f'hold-{stage}:{gate} say-continue')
     planner.node_process.wait_for_gate(gate)
     queued = planner.ask('say-continue')
-    planner.wait_for(lambda: planner.statuses[-1].queue_length == 1, 'one goal in the queue')
+    assert queued.wait_for(lambda: queued.is_accepted, TIMEOUT_S)
     assert manager.deactivate()
     for answer in (running, queued):
         planner.finish(answer)

@@ -65,7 +65,7 @@ def test_a_running_and_a_queued_goal_get_their_results_first(
         running = planner.ask(f'hold-{stage}:{gate} say-continue')
         node.wait_for_gate(gate)
         queued = planner.ask('say-continue')
-        planner.wait_for(lambda: planner.statuses[-1].queue_length == 1, 'one goal in the queue')
+        assert queued.wait_for(lambda: queued.is_accepted, TIMEOUT_S)
         check_end(node, number, f'held in {stage}, one queued')
         for answer in (running, queued):
             planner.finish(answer)
