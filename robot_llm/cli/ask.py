@@ -11,7 +11,8 @@ from robot_llm.cli.report import answer_report, result_lines
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
 from robot_llm.errors import ErrorCode
-from robot_llm.ros.client import Answer, Client
+from robot_llm.ros.answer import Answer
+from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Token
 

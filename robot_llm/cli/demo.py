@@ -14,7 +14,8 @@ from typing import Any, Final
 from robot_llm.cli.ask import print_token
 from robot_llm.cli.report import answer_report, result_lines, stage_sum_s
 from robot_llm.core.session import TokenKind
-from robot_llm.ros.client import Answer, Client
+from robot_llm.ros.answer import Answer
+from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
 
 LOAD_TIMEOUT_S: Final = 120.0

@@ -7,7 +7,7 @@ from typing import Any
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.core.timing import Stage
-from robot_llm.ros.client import Answer
+from robot_llm.ros.answer import Answer
 from robot_llm_msgs.msg import GenerationStats
 
 

@@ -35,7 +35,6 @@ class RequestQueue:
         self._abort: AbortFlag | None = None
         self._commands: list[Command] = []
         self.changed = Condition()
-        """Notified when there may be something for the worker, or for who waits for it."""
         self.is_closing = False
         self.is_abandoned = False
         self.failure: RobotLlmError | None = None
@@ -189,7 +188,7 @@ class RequestQueue:
 
     def take_commands(self) -> list[Command]:
         """Return the commands that have come, in order."""
-        commands, self._commands = self._commands, []  # swapped at once: no lock needed
+        commands, self._commands = self._commands, []  # at once: no lock needed
         return commands
 
     def take(self, timeout_s: float) -> Request | None:
@@ -214,7 +213,7 @@ class RequestQueue:
 
     @property
     def must_leave(self) -> bool:
-        """The worker has nothing more to do: it is being closed, or the engine failed."""
+        """The worker has nothing more to do: closed, or the engine failed."""
         return self.is_closing or self.failure is not None
 
     def report(self, event: Event) -> None:

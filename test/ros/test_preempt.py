@@ -8,7 +8,7 @@ import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
-from robot_llm.ros.client import Answer
+from robot_llm.ros.answer import Answer
 from robot_llm_msgs.msg import Status
 from ros_node import TIMEOUT_S
 from ros_planner import Planner, reasons

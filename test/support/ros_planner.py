@@ -16,7 +16,8 @@ from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
 from robot_llm.core.timing import Stage
-from robot_llm.ros.client import Answer, Client
+from robot_llm.ros.answer import Answer
+from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Status, Token
 from robot_llm_msgs.srv import Replay
