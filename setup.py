@@ -42,6 +42,7 @@ setup(
         files('launch', '*.launch.py'),
         files('config', '*.yaml'),
         files('config/profiles', '*.yaml'),
+        files('config/embedded', '*.yaml'),
         files('config/scenes', '*.yaml'),
         files('config/heads', '*.npz'),
     ],

@@ -198,6 +198,18 @@ class StatusSettings(Group):
             'DDS deadline and liveliness lease of ~/status: silence means a hang [s].'))] = 3.0
 
 
+class RecordSettings(Group):
+    """``record.*``: decided scenes kept for labelling; nothing is kept by default."""
+
+    path: Annotated[str, Field(
+        description='File of decided scenes, a JSON object a line; empty records nothing.')] = ''
+    max_bytes: Annotated[int, Field(
+        ge=4096, le=2**40, description='Longest file; what is more goes into a new one [bytes].',
+    )] = 10_000_000
+    num_old: Annotated[int, Field(
+        ge=0, le=1000, description='Full files kept beside the newest one.')] = 4
+
+
 class DeviceSettings(Group):
     """``device.*``: what the hardware could do at best; the floors are computed from it."""
 

@@ -10,8 +10,8 @@ from robot_llm.errors import ConfigError
 from robot_llm.parameter_doc import markdown_table, yaml_text
 from robot_llm.parameter_group import (
     AdmissionSettings, ClientSettings, DeviceSettings, EngineSettings, Group, HistorySettings,
-    Limits, ModelSettings, PreemptSettings, ProfileSettings, SamplingParams, SceneSettings,
-    StatusSettings, TopicSettings,
+    Limits, ModelSettings, PreemptSettings, ProfileSettings, RecordSettings, SamplingParams,
+    SceneSettings, StatusSettings, TopicSettings,
 )
 from robot_llm.parameter_spec import convert_flat, nest, ParameterSpec, specs_from_model
 from typing_extensions import Self
@@ -19,8 +19,8 @@ from typing_extensions import Self
 __all__ = [
     'AdmissionSettings', 'ClientSettings', 'DeviceSettings', 'EngineSettings',
     'HistorySettings', 'Limits', 'ModelSettings', 'PreemptSettings', 'ProfileSettings',
-    'SamplingParams', 'SceneSettings', 'Settings', 'StatusSettings', 'TopicSettings',
-    'all_specs', 'model_file', 'parameter_table_markdown', 'parameter_yaml',
+    'RecordSettings', 'SamplingParams', 'SceneSettings', 'Settings', 'StatusSettings',
+    'TopicSettings', 'all_specs', 'model_file', 'parameter_table_markdown', 'parameter_yaml',
     'resolve_n_threads',
 ]
 
@@ -44,6 +44,7 @@ class Settings(Group):
     client: ClientSettings = ClientSettings()
     admission: AdmissionSettings = AdmissionSettings()
     status: StatusSettings = StatusSettings()
+    record: RecordSettings = RecordSettings()
     device: DeviceSettings = DeviceSettings()
 
     @classmethod

@@ -59,6 +59,8 @@ class Session:
         self.must_stop = False
         """The engine goes on behind a word that was not published; stop it with DEADLINE."""
         self.scene_epoch = request.scene.epoch
+        self.first_decision: Decision | None = None
+        """The first one that was published for this scene, before any revocation."""
         # The request has new ones as soon as it is restarted; these are of the published part.
         self._latch = request.latch
         self._clock = request.clock
@@ -103,6 +105,7 @@ class Session:
                 self._latch.fall(DecisionSource.STALE_SCENE) if is_revoked else None,
                 (self._token(TokenKind.RESTART, '', 0),), self.scene_epoch)
         self.text, self._is_decided, self.must_stop = '', False, False
+        self.first_decision = None
         self._num_silent_tokens = 0
         self.scene_epoch = event.scene.epoch
         self._latch, self._clock = event.latch, event.clock
@@ -134,7 +137,7 @@ class Session:
 
     def _publish_first(self, decision: Decision | None, num_tokens: int) -> Output:
         assert decision is not None and not self._is_decided, 'the first decision comes once'
-        self._is_decided = True
+        self._is_decided, self.first_decision = True, decision
         token = self._token(TokenKind.DECISION, decision.word, num_tokens)
         return Output(decision, (token,), self.scene_epoch)
 

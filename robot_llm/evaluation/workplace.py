@@ -33,7 +33,7 @@ def config_folder() -> Path:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every command takes."""
     parser.add_argument('--profile', default='drive', help='name of the profile')
-    parser.add_argument('--profiles', type=Path, default=config_folder() / 'profiles',
+    parser.add_argument('--profiles', type=Path, default=config_folder() / 'embedded',
                         help='folder of profile files')
     parser.add_argument('--scenes', type=Path, nargs='+',
                         help="scene files; default: the package's scenes/PROFILE*.yaml")

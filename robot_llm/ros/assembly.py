@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 import datetime
 import os
+from pathlib import Path
 import time
 
 from rclpy.node import Node
@@ -17,6 +18,7 @@ from robot_llm.engine.worker import Worker
 from robot_llm.errors import RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
+from robot_llm.record_file import RecordFile
 from robot_llm.ros.client_watch import ClientWatch
 from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.goal_server import GoalServer
@@ -40,6 +42,15 @@ def open_llama_backend(
     return LlamaCppBackend(
         settings, num_cores=len(os.sched_getaffinity(0)), should_stop=should_stop,
         log_sink=log_sink)
+
+
+def record_file(settings: Settings) -> RecordFile | None:
+    """Return where decided scenes are recorded; None if nowhere."""
+    record = settings.record
+    if not record.path:
+        return None
+    return RecordFile(Path(record.path).expanduser(), max_bytes=record.max_bytes,
+                      num_old=record.num_old)
 
 
 class Assembly:
@@ -84,7 +95,8 @@ class Assembly:
         stream = TokenStream(self._node, settings)
         self._parts.callback(stream.close)
         reporter = Reporter(
-            self._node, stream, self._goal_server, self._health, self._on_failure)
+            self._node, stream, self._goal_server, self._health, record_file(settings),
+            self._on_failure)
         streamer = Streamer(reporter, worker.requests.stop, time.monotonic)
         dispatcher = Dispatcher(worker.requests, streamer, settings, time.monotonic)
         scene = SceneMonitor(self._node, max_bytes=settings.limits.scene_bytes,

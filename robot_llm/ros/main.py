@@ -33,16 +33,38 @@ EXECUTORS: Final[dict[str, Callable[[], Executor]]] = {
     'single_threaded': SingleThreadedExecutor, 'multi_threaded': MultiThreadedExecutor}
 
 
+class _StopSignals:
+    """
+    SIGINT and SIGTERM as something the main thread can wait for; make it before other threads.
+
+    They are blocked in every thread that is made from now on, so that none is interrupted in DDS
+    or in llama.cpp. A library's thread that is older may still take one; what wakes the main
+    thread is therefore the pipe that Python writes to from whatever thread. All but the first are
+    ignored: the default would end the process without the results.
+    """
+
+    def __init__(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda *_: None)
+
+    def wait(self) -> None:
+        """Wait for the first one; one that came before counts."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        while os.read(self._reader, 1)[0] not in STOP_SIGNALS:
+            pass
+
+
 def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None) -> int:
     """
     Run a node until SIGINT or SIGTERM; its goals end with SHUTDOWN and are answered.
 
-    The signals are blocked in every thread and taken by ``sigwait`` in this one: a Python handler
-    would run only when the main thread leaves C, which a prefill can delay for seconds.
-
     :returns: the exit code, 0 after a signal
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    stop_signals = _StopSignals()
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     node = make_node()
     executor = EXECUTORS.get(node.executor_name, SingleThreadedExecutor)()
@@ -50,7 +72,7 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     failures: list[BaseException] = []
     spinner = Thread(target=_spin, args=(node, executor, failures), name='robot_llm_spin')
     spinner.start()
-    signal.sigwait(STOP_SIGNALS)
+    stop_signals.wait()
     node.stop(ANSWER_TIMEOUT_S)
     time.sleep(LINGER_S)
     executor.shutdown(timeout_sec=ANSWER_TIMEOUT_S)

@@ -95,11 +95,16 @@ def profiles_folder(settings: Settings) -> Path:
     """Return the folder of the profile files: the user's, or the one this package ships."""
     if settings.profiles.folder:
         return Path(settings.profiles.folder).expanduser()
+    return shipped_folder('profiles')
+
+
+def shipped_folder(name: str) -> Path:
+    """Return a folder of ``config``: as installed, or the checkout's."""
     try:
         share = Path(get_package_share_directory('robot_llm'))
     except PackageNotFoundError:  # run from a checkout that is not installed
         share = Path(__file__).parents[2]
-    return share / 'config' / 'profiles'
+    return share / 'config' / name
 
 
 def _descriptor(spec: ParameterSpec, *, with_range: bool) -> ParameterDescriptor:

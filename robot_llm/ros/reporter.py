@@ -1,12 +1,15 @@
 """Where the streamer's output goes: topics, feedback, results, health, one log line per goal."""
 
 from collections.abc import Callable
+import time
 
 from rclpy.node import Node
+from robot_llm.core.record import record_of
 from robot_llm.core.request import Request
 from robot_llm.core.session import Output, Session
 from robot_llm.core.timing import GenerationStats
 from robot_llm.errors import RobotLlmError
+from robot_llm.record_file import RecordFile
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.service import Service
@@ -17,17 +20,19 @@ class Reporter:
     """
     The streamer's sink; every method runs on the streamer's thread.
 
+    :param records: where decided scenes are kept; None keeps none
     :param on_failure: called once the engine has become unusable
     """
 
     def __init__(
         self, node: Node, stream: TokenStream, goal_server: GoalServer, health: Health,
-        on_failure: Callable[[RobotLlmError], None],
+        records: RecordFile | None, on_failure: Callable[[RobotLlmError], None],
     ) -> None:
         self._node = node
         self._stream = stream
         self._goal_server = goal_server
         self._health = health
+        self._records = records
         self._on_failure = on_failure
         self.service: Service | None = None
         """Set once the model is loaded, before the first goal."""
@@ -55,9 +60,26 @@ class Reporter:
         service.forecast.learn(request, stats)
         self._goal_server.finish(session, stats)
         self._health.finish(session, stats)
+        self._record(session)
         self._node.get_logger().info(goal_line(request, stats))
         if service.worker.requests.failure is not None:
             self._on_failure(service.worker.requests.failure)
+
+    def _record(self, session: Session) -> None:
+        """Keep a decided scene for labelling; a full disk costs the record, not the goal."""
+        if self._records is None:
+            return
+        record = record_of(session.request, session.first_decision, time.time())
+        try:
+            is_kept = record is None or self._records.append(record)
+        except OSError as error:
+            self._node.get_logger().warning(
+                f'record.path: {error}; the scene is not recorded', throttle_duration_sec=10.0)
+            return
+        if not is_kept:
+            self._node.get_logger().warning(
+                'a scene is longer than record.max_bytes and is not recorded',
+                throttle_duration_sec=10.0)
 
     def report(self, error: Exception) -> None:
         """Tell that an output could not be handed over; the next goal is served all the same."""

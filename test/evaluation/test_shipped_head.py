@@ -24,10 +24,7 @@ PLAIN = [
 
 @pytest.fixture(scope='module')
 def profile() -> ResponseProfile:
-    drive = load_profiles(CONFIG / 'profiles')['drive']
-    if drive.decision.method == 'words':
-        pytest.skip('drive ships without a head')
-    return drive
+    return load_profiles(CONFIG / 'embedded')['drive']
 
 
 @pytest.fixture(scope='module')
