@@ -1,12 +1,14 @@
 """A planner's client for a terminal: one goal, its decision, its stream, its result."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import json
 import sys
 
 from builtin_interfaces.msg import Duration
+from rclpy.exceptions import InvalidTopicNameException
 from rclpy.utilities import remove_ros_args
+from rclpy.validate_full_topic_name import validate_full_topic_name
 from robot_llm.cli.report import answer_report, result_lines
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
@@ -20,8 +22,13 @@ EXIT_OK = 0
 EXIT_NO_NODE = 3
 EXIT_REJECTED = 4
 EXIT_LOST = 5
+EXIT_INTERRUPTED = 130
+"""What a shell reports of a program that Ctrl-C ended."""
 EXIT_FINISH_REASON = 10
 """Plus the finish reason, for every end that is no whole answer."""
+
+PRESENCE_PERIOD_S = 1.0
+"""How often it is asked whether the node is still there."""
 
 CANCEL_TIMEOUT_S = 5.0
 """How long Ctrl-C waits for the goal's end; the engine obeys within a decode step."""
@@ -50,15 +57,36 @@ def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument('--timeout', type=float, default=10.0, metavar='S',
                         help='how long to wait for the node (%(default)s)')
     parser.add_argument('--json', action='store_true', help='print one JSON object instead')
-    options = parser.parse_args(remove_ros_args(
-        ['ask', *(sys.argv[1:] if args is None else args)])[1:])
+    given = sys.argv[1:] if args is None else args
+    for text in filter(_is_not_utf8, given):
+        parser.error(f'{text[:40]!r} is not UTF-8')
+    options = parser.parse_args(remove_ros_args(['ask', *given])[1:])
     if options.prompt == '-':
-        options.prompt = sys.stdin.read()
+        options.prompt = sys.stdin.buffer.read().decode('utf-8', 'surrogateescape')
+    for problem in _problems(options):
+        parser.error(problem)
+    return options
+
+
+def _problems(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what cannot be sent in a goal; what can be is for the node to judge."""
     for name, limit in (('scene_epoch', 2**64), ('max_tokens', 2**32), ('seed', 2**32)):
         if not 0 <= getattr(options, name) < limit:
-            parser.error(f'--{name.replace("_", "-")}={getattr(options, name)} is not in '
-                         f'0..{limit - 1}')
-    return options
+            yield f'--{name.replace("_", "-")}={getattr(options, name)} is not in 0..{limit - 1}'
+    for name in ('decision_deadline', 'total_deadline', 'timeout'):
+        if not 0 <= getattr(options, name) < 2**31:  # also refuses NaN
+            yield f'--{name.replace("_", "-")}={getattr(options, name)} is not in 0..{2**31 - 1} s'
+    if _is_not_utf8(options.prompt):  # read from standard input
+        yield 'the prompt is not UTF-8'
+    try:
+        validate_full_topic_name(f'/{options.node.lstrip("/")}/generate')
+    except InvalidTopicNameException:
+        yield f'--node={options.node!r} is no name of a node; give one such as /robot_llm'
+
+
+def _is_not_utf8(text: str) -> bool:
+    """Whether Python had to keep foreign bytes as halves of surrogate pairs."""
+    return any('\ud800' <= character <= '\udfff' for character in text)
 
 
 def make_goal(options: argparse.Namespace) -> Generate.Goal:
@@ -85,10 +113,12 @@ def print_token(token: Token) -> None:
         print(token.text, end='', flush=True)
 
 
-def follow(answer: Answer) -> None:
+def follow(client: Client, answer: Answer) -> None:
     """Wait for the end of a goal; Ctrl-C cancels it and waits for that end."""
     try:
-        answer.wait()
+        while not answer.wait(PRESENCE_PERIOD_S):
+            if not client.is_node_present:
+                answer.fail('the node went away before the result')
     except KeyboardInterrupt:
         print('\ncancelling', file=sys.stderr)
         answer.cancel()
@@ -110,6 +140,14 @@ def exit_code(answer: Answer) -> int:
 def main(args: Sequence[str] | None = None) -> int:
     """Ask one question; ``ros2 run robot_llm ask "…"``."""
     options = parse_args(args)
+    try:
+        return ask(options)
+    except KeyboardInterrupt:  # before the goal was sent, or for the second time
+        return EXIT_INTERRUPTED
+
+
+def ask(options: argparse.Namespace) -> int:
+    """Send the goal that the options describe, print what comes back, return the exit code."""
     with Client(options.node, name='robot_llm_ask') as client:
         if not client.wait_until_ready(options.timeout):
             print(f'{options.node} does not answer; is it running and active? '
@@ -117,7 +155,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return EXIT_NO_NODE
         answer = client.send(
             make_goal(options), on_token=None if options.json else print_token)
-        follow(answer)
+        follow(client, answer)
     if answer.is_rejected:
         print(f'the goal was refused: {client.refusal or "the node log says why"}',
               file=sys.stderr)

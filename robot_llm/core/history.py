@@ -67,6 +67,11 @@ class History(Generic[Item]):
         if goal_id in self._streams:
             self._streams[goal_id].is_closed = True
 
+    @property
+    def newest(self) -> bytes:
+        """The goal whose stream was opened last; b'' if none was."""
+        return next(reversed(self._streams), b'')
+
     def replay(self, goal_id: bytes, from_seq: int = 0) -> Replay[Item]:
         """
         Return a goal's items from ``from_seq`` on; none when it has not come that far.

@@ -29,6 +29,10 @@ old it is, unless the subscriber has a lifespan too.
 """
 
 
+KEPT_ANSWERS: Final = 64
+"""How many goals, the newest, still hear of a decision that falls behind their end."""
+
+
 class Client:
     """
     A node of its own that spins on a thread of its own; use it as a context manager.
@@ -104,6 +108,11 @@ class Client:
             return True
 
     @property
+    def is_node_present(self) -> bool:
+        """The node is in the graph; DDS notices one that was killed after its lease."""
+        return self._action.server_is_ready()
+
+    @property
     def refusal(self) -> str:
         """Why the node refused a goal last, as its status says; empty if it did not."""
         return self.status.last_refusal if self.status is not None else ''
@@ -122,6 +131,7 @@ class Client:
         """
         goal.client = self.node.get_fully_qualified_name()
         goal_id = uuid.uuid4().bytes
+        self._forget_old()
         answer = self._answers[goal_id] = Answer(goal_id, on_token, self._executor.create_task)
 
         # rclpy notes a request after it has sent it: from another thread than the one that spins,
@@ -135,6 +145,12 @@ class Client:
 
         self._executor.create_task(send)
         return answer
+
+    def _forget_old(self) -> None:
+        """Keep no more than the newest finished goals: a planner may live for months."""
+        for goal_id, answer in list(self._answers.items())[:-KEPT_ANSWERS]:
+            if answer.is_over:
+                del self._answers[goal_id]
 
     def _token_callback(self, token: Token) -> None:
         if answer := self._answers.get(bytes(token.goal_id.uuid)):

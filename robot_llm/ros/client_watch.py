@@ -1,6 +1,5 @@
 """Ends the goals of clients that left the graph."""
 
-from collections.abc import Callable
 import time
 from typing import Final
 
@@ -16,10 +15,10 @@ class ClientWatch:
     """
     Looks at the graph while goals are open.
 
-    A goal that names its client lives as long as that node is in the graph. One that names none
-    lives as long as anybody listens to the action's feedback, which every rclpy, rclcpp and
-    command line client does. A name that was never seen says nothing: it may be misspelt, or its
-    discovery late, and the goal lives on.
+    A goal that names its client lives as long as that node is in the graph. One that names none,
+    or a name that was not in the graph when the goal came (misspelt, or not discovered yet), lives
+    as long as anybody listens to the action's feedback, which every rclpy, rclcpp and command line
+    client does.
 
     DDS needs its lease (20 s in Fast DDS) to notice a client that was killed; see README.
 
@@ -30,28 +29,38 @@ class ClientWatch:
         self._node = node
         self._dispatcher = dispatcher
         self._grace_s = grace_s
-        self._seen: dict[Request, float] = {}
+        self._last_seen: dict[Request, float] = {}
+        self._known: set[Request] = set()
         self._feedback = f'{node.get_fully_qualified_name()}/generate/_action/feedback'
         self._timer = node.create_timer(grace_s / LOOKS_PER_GRACE, self._look)
+        dispatcher.on_dispatch = self._note
+
+    def _note(self, request: Request) -> None:
+        """Look at once: a client may be gone before the next round."""
+        self._last_seen[request] = time.monotonic()
+        if request.client in self._names():
+            self._known.add(request)
 
     def _look(self) -> None:
         requests = self._dispatcher.requests
-        self._seen = {r: seen_s for r, seen_s in self._seen.items() if r in requests}
+        self._last_seen = {r: s for r, s in self._last_seen.items() if r in requests}
+        self._known.intersection_update(requests)
         if not requests:
             return
-        now_s, is_present = time.monotonic(), self._presence()
+        now_s, names = time.monotonic(), self._names()
+        has_listener = self._node.count_subscribers(self._feedback) > 0
         for request in requests:
-            if is_present(request):
-                self._seen[request] = now_s
-            elif now_s - self._seen.get(request, now_s) > self._grace_s:
+            if request.client in names:
+                self._known.add(request)
+            is_named = request in self._known
+            if request.client in names or (has_listener and not is_named):
+                self._last_seen[request] = now_s
+            elif now_s - self._last_seen.get(request, now_s) > self._grace_s:
                 self._dispatcher.stop(request, FinishReason.CLIENT_GONE)
 
-    def _presence(self) -> Callable[[Request], bool]:
-        names = {
-            f'{namespace.rstrip("/")}/{name}'
-            for name, namespace in self._node.get_node_names_and_namespaces()}
-        has_listener = self._node.count_subscribers(self._feedback) > 0
-        return lambda request: request.client in names if request.client else has_listener
+    def _names(self) -> set[str]:
+        return {f'{namespace.rstrip("/")}/{name}'
+                for name, namespace in self._node.get_node_names_and_namespaces()}
 
     def close(self) -> None:
         """Stop looking."""

@@ -10,6 +10,10 @@ from robot_llm.ros.streamer import Streamer
 from robot_llm.settings import Settings
 
 
+def _ignore(_request: Request) -> None:
+    return
+
+
 class Dispatcher:
     """
     The way of a request into the worker, and out of it when the scene changes.
@@ -27,6 +31,8 @@ class Dispatcher:
         self.settings = settings
         """``preempt.*`` and ``scene.*`` are read anew for every goal."""
         self._clock = clock
+        self.on_dispatch: Callable[[Request], None] = _ignore
+        """Told of every request, on the executor, before it runs."""
         self._lock = Lock()
         self._open: set[Request] = set()
         self._held: set[Request] = set()
@@ -46,6 +52,7 @@ class Dispatcher:
         :param is_scene_expected: False if the robot publishes none: nothing is waited for
         """
         self._streamer.register(request)
+        self.on_dispatch(request)
         is_early = is_scene_expected and request.scene.epoch > scene.epoch
         with self._lock:
             self._open.add(request)

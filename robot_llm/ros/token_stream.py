@@ -63,8 +63,9 @@ class TokenStream:
 
     def _replay_callback(self, request: Any, response: Any) -> Any:
         with self._lock:
+            goal_id = bytes(request.goal_id.uuid)
             replay = self._history.replay(
-                bytes(request.goal_id.uuid), int(request.from_seq))
+                goal_id if any(goal_id) else self._history.newest, int(request.from_seq))
         response.tokens = list(replay.items)
         response.complete = replay.is_complete
         response.lost = replay.is_lost

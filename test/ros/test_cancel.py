@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 
 from action_msgs.msg import GoalStatus
 import pytest
@@ -10,8 +11,8 @@ from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
 from robot_llm.ros.answer import Answer
 from robot_llm_msgs.msg import Status
-from ros_node import NodeProcess, TIMEOUT_S
-from ros_planner import Planner, reasons
+from ros_node import NodeProcess, REAL, running_node, TIMEOUT_S
+from ros_planner import connected, Planner, reasons
 
 CANCELED = GoalStatus.STATUS_CANCELED
 UNDECIDED = (
@@ -137,3 +138,19 @@ def test_a_long_prefill_of_the_real_model_is_left_early(
     assert again.result.stats.num_cached_tokens > 0
     print(f'3,000 tokens cancelled: {stats.num_prefill_chunks} chunks, engine idle after '
           f'{stats.cancel_latency_s * 1e3:.1f} ms')
+
+
+def test_without_the_abort_callback_the_chunk_is_what_a_cancel_waits_for(
+    ros_domain: int, model_path: Path,
+) -> None:
+    """As on a GPU, where llama.cpp does not read the flag."""
+    parameters = {'model.path': model_path, 'engine.use_abort_callback': False,
+                  'engine.chunk_tokens': 16, 'status.rate_hz': 50.0}
+    with running_node(REAL, parameters) as node, connected(node) as planner:
+        answer = planner.ask('The robot sees a box. ' * 500)
+        planner.wait_for(lambda: planner.statuses[-1].num_prefilled_tokens > 0, 'a whole chunk')
+        answer.cancel()
+        stats = planner.finish(answer).stats
+        assert reasons(answer) == UNDECIDED
+        assert 0 < stats.num_prefill_chunks * 16 < stats.num_prompt_tokens // 2
+        assert planner.answer('May I go on?').result.finish_reason == FinishReason.STOP

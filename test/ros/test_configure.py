@@ -20,8 +20,11 @@ def managed(
 ) -> Iterator[tuple[NodeProcess, Planner, Lifecycle]]:
     """Start a node that nobody expects to become active."""
     named = {name.replace('__', '.'): value for name, value in parameters.items()}
-    with running_node(program, named) as node, Planner(node) as planner:
-        yield node, planner, Lifecycle(planner)
+    with running_node(program, named) as node:
+        if parameters.get('autostart', True):
+            node.wait_for_log('configure: ')
+        with Planner(node) as planner:
+            yield node, planner, Lifecycle(planner)
 
 
 def check_unconfigured(planner: Planner, manager: Lifecycle) -> None:

@@ -43,6 +43,7 @@ class Planner(Client):
         self.node_process = node
         self.seen = Condition()
         self.statuses: list[Status] = []
+        self.heard: dict[bytes, list[Token]] = defaultdict(list)
         self.feedback: dict[bytes, list[Token]] = defaultdict(list)
         self.terminal: dict[bytes, list[int]] = defaultdict(list)
         self.diagnostics: list[DiagnosticStatus] = []
@@ -64,6 +65,12 @@ class Planner(Client):
         super()._status_callback(status)
         with self.seen:
             self.statuses.append(status)
+            self.seen.notify_all()
+
+    def _token_callback(self, token: Token) -> None:
+        super()._token_callback(token)
+        with self.seen:
+            self.heard[bytes(token.goal_id.uuid)].append(token)
             self.seen.notify_all()
 
     def _feedback_callback(self, message: Any) -> None:
@@ -146,6 +153,9 @@ class Planner(Client):
 @contextmanager
 def connected(node: NodeProcess) -> Iterator[Planner]:
     """Return a planner once the node is active and every topic is matched."""
+    # Two participants that start together may miss each other's first announcements, and Fast DDS
+    # repeats them after 3 s only.
+    node.wait_for_log('active, goals are welcome')
     with Planner(node) as planner:
         assert planner.wait_until_ready(TIMEOUT_S), f'the node is not active:\n{node.log}'
         yield planner
