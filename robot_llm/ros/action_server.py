@@ -16,6 +16,10 @@ RESULT_TIMEOUT_S: Final = 60
 CANCEL_RACE_S: Final = 1.0
 """How long a result waits for rclpy to make the goal CANCELING; microseconds are the usual."""
 
+SENDS_ARE_SEEN: Final = all(
+    hasattr(ActionServer, name) for name in ('_send_result_response', '_execute_expire_goals'))
+"""Whether this rclpy tells when a result has left; otherwise a goal counts as answered before."""
+
 
 class StreamingActionServer(ActionServer):
     """
@@ -84,8 +88,11 @@ class StreamingActionServer(ActionServer):
                 goal_handle.succeed()
             else:
                 goal_handle.abort()
-            with self._sent_lock:
-                self._unsent[bytes(goal_handle.goal_id.uuid)] = on_sent
+            if SENDS_ARE_SEEN:
+                with self._sent_lock:
+                    self._unsent[bytes(goal_handle.goal_id.uuid)] = on_sent
+            else:
+                on_sent()
             return result
 
         def send() -> None:
@@ -101,7 +108,8 @@ class StreamingActionServer(ActionServer):
         self._schedule(send)
 
     # rclpy sends a result in a task of its own, once the client has asked for it, and drops the
-    # task if the executor is shut down first: whoever ends the process has to wait for it.
+    # task if the executor is shut down first: whoever ends the process has to wait for it. There
+    # is no public hook; the two names below are those of Humble's and Jazzy's rclpy.
 
     def _send_result_response(self, request_header: Any, future: Any) -> None:
         super()._send_result_response(request_header, future)
