@@ -1,4 +1,5 @@
 """A planner in one file: what the robot sees becomes goals, fresh decisions become motion."""
+import signal
 import uuid
 
 from geometry_msgs.msg import Twist, Vector3
@@ -85,12 +86,14 @@ class Planner(Node):
 
 def main():
     rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
-    planner = Planner()
-    try:
-        rclpy.spin(planner)
-    except KeyboardInterrupt:
-        planner.cancel()
-        planner.drive(0.0)
+    planner, ends = Planner(), []
+    for number in (signal.SIGINT, signal.SIGTERM):  # noted, not raised in the middle of rclpy
+        signal.signal(number, lambda *_: ends.append(True))
+    while not ends:
+        rclpy.spin_once(planner, timeout_sec=0.1)
+    planner.cancel()
+    planner.drive(0.0)
+    planner.motor.wait_for_all_acked(Duration(seconds=1))
     planner.destroy_node()
     rclpy.shutdown()
 

@@ -66,12 +66,14 @@ class Dispatcher:
         else:
             self._submit(request)
 
-    def refuse(self, request: Request, reason: FinishReason) -> None:
+    def refuse(
+        self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
+    ) -> None:
         """End a request before it began, with all that a listener is owed."""
         self._streamer.register(request)
         with self._lock:
             self._open.add(request)
-        self._requests.stop(request, reason)
+        self._requests.stop(request, reason, error=error)
 
     def _submit(self, request: Request) -> None:
         if self.settings.preempt.policy == 'newest_wins':
