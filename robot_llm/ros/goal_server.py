@@ -107,11 +107,11 @@ class GoalServer:
         if service.accepting:
             service.dispatcher.dispatch(
                 request, scene, is_scene_expected=service.scene.is_expected)
-            return
-        # Accepted a moment before the node left active; it says why it did.
-        failure = service.worker.requests.failure
-        service.dispatcher.refuse(
-            request, FinishReason.ERROR if failure else FinishReason.SHUTDOWN, failure)
+        else:
+            # Accepted a moment before the node left active; it says why it did.
+            failure = service.worker.requests.failure
+            service.dispatcher.refuse(
+                request, FinishReason.ERROR if failure else FinishReason.SHUTDOWN, failure)
         self._on_accepted()
 
     def _cancel_callback(self, goal_handle: Any) -> CancelResponse:
