@@ -217,3 +217,15 @@ class DeviceSettings(Group):
         ge=0.0, description='Peak compute [FLOP/s]; 0 is unknown, floors are then 0.')] = 0.0
     memory_bandwidth: Annotated[float, Field(
         ge=0.0, description='Peak memory bandwidth [byte/s]; 0 is unknown.')] = 0.0
+
+
+class CacheSettings(Group):
+    """``cache.*``: what a node that starts again need not compute again."""
+
+    folder: Annotated[str, Field(
+        description='Folder for what may be lost at any time; empty keeps nothing on disk.',
+    )] = '~/.cache/robot_llm'
+    max_bytes: Annotated[int, Field(
+        ge=0, le=2**40, description=(
+            'Largest size of that folder; what was not used for longest goes first [bytes].'))] = (
+                1_000_000_000)

@@ -9,19 +9,19 @@ from pydantic import Field, model_validator
 from robot_llm.errors import ConfigError
 from robot_llm.parameter_doc import markdown_table, yaml_text
 from robot_llm.parameter_group import (
-    AdmissionSettings, ClientSettings, DeviceSettings, EngineSettings, Group, HistorySettings,
-    Limits, ModelSettings, PreemptSettings, ProfileSettings, RecordSettings, SamplingParams,
-    SceneSettings, StatusSettings, TopicSettings,
+    AdmissionSettings, CacheSettings, ClientSettings, DeviceSettings, EngineSettings, Group,
+    HistorySettings, Limits, ModelSettings, PreemptSettings, ProfileSettings, RecordSettings,
+    SamplingParams, SceneSettings, StatusSettings, TopicSettings,
 )
 from robot_llm.parameter_spec import convert_flat, nest, ParameterSpec, specs_from_model
 from typing_extensions import Self
 
 __all__ = [
-    'AdmissionSettings', 'ClientSettings', 'DeviceSettings', 'EngineSettings',
-    'HistorySettings', 'Limits', 'ModelSettings', 'PreemptSettings', 'ProfileSettings',
-    'RecordSettings', 'SamplingParams', 'SceneSettings', 'Settings', 'StatusSettings',
-    'TopicSettings', 'all_specs', 'model_file', 'parameter_table_markdown', 'parameter_yaml',
-    'resolve_n_threads',
+    'AdmissionSettings', 'CacheSettings', 'ClientSettings', 'DeviceSettings',
+    'EngineSettings', 'HistorySettings', 'Limits', 'ModelSettings', 'PreemptSettings',
+    'ProfileSettings', 'RecordSettings', 'SamplingParams', 'SceneSettings', 'Settings',
+    'StatusSettings', 'TopicSettings', 'all_specs', 'model_file', 'parameter_table_markdown',
+    'parameter_yaml', 'resolve_n_threads',
 ]
 
 
@@ -46,6 +46,7 @@ class Settings(Group):
     status: StatusSettings = StatusSettings()
     record: RecordSettings = RecordSettings()
     device: DeviceSettings = DeviceSettings()
+    cache: CacheSettings = CacheSettings()
 
     @classmethod
     def from_flat(cls, mapping: Mapping[str, object]) -> Self:
