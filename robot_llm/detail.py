@@ -12,15 +12,16 @@ from robot_llm.errors import SchemaNotMetError
 from robot_llm.profile import ResponseProfile
 
 
-def validate_detail(profile: ResponseProfile, text: str) -> dict[str, Any]:
+def validate_detail(profile: ResponseProfile, word: str, text: str) -> dict[str, Any]:
     """
-    Return the detail in ``text``, in the schema's key order, numbers in the schema's types.
+    Return the detail in ``text``, in its schema's key order, numbers in the schema's types.
 
     :param profile: one whose detail is JSON
+    :param word: the decision word it stands behind, whose own schema counts if it has one
     :param text: one JSON object, as generated
     :raises SchemaNotMetError: with path, value and limit of everything that is wrong
     """
-    schema = profile.detail.json_schema
+    schema = profile.detail.schema_behind(word)
     assert schema is not None
     try:
         detail = json.loads(

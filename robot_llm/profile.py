@@ -135,6 +135,8 @@ class DetailRules(Group):
     kind: Literal['none', 'text', 'json'] = 'none'
     #: the order of the properties is the order of generation
     json_schema: dict[str, Any] | None = None
+    #: a schema of its own behind a word, so that no detail contradicts it
+    json_schema_of: dict[str, dict[str, Any]] = {}
     #: longest answer, decision word included [tokens]; 0 = sampling.max_tokens
     max_tokens: Annotated[int, Field(ge=0)] = 0
 
@@ -144,10 +146,26 @@ class DetailRules(Group):
             raise ValueError(
                 f'json_schema does not fit kind={self.kind!r}; give a schema exactly when '
                 'kind is json')
-        problems = [] if self.json_schema is None else schema_problems(self.json_schema)
+        if self.json_schema_of and self.json_schema is None:
+            raise ValueError(
+                'json_schema_of is given without json_schema; give the schema of all other words')
+        problems = [
+            f'{key}: {problem}' for key, schema in self.json_schemas.items()
+            for problem in schema_problems(schema)]
         if problems:
-            raise ValueError('\n'.join(f'json_schema: {problem}' for problem in problems))
+            raise ValueError('\n'.join(problems))
         return self
+
+    @property
+    def json_schemas(self) -> dict[str, dict[str, Any]]:
+        """Every schema by its key in the file; none unless the detail is JSON."""
+        schemas = {} if self.json_schema is None else {'json_schema': self.json_schema}
+        return schemas | {
+            f'json_schema_of.{word}': schema for word, schema in self.json_schema_of.items()}
+
+    def schema_behind(self, word: str) -> dict[str, Any] | None:
+        """Return the schema of the detail behind a decision word; None without JSON."""
+        return self.json_schema_of.get(word, self.json_schema)
 
 
 class Deadlines(Group):
@@ -197,13 +215,16 @@ class ResponseProfile(Group):
         return '\n'.join([self.system_prompt.rstrip(), *lines])
 
     @model_validator(mode='after')
-    def _check_sampling_and_stop(self) -> Self:
+    def _check_relations(self) -> Self:
         problems = []
         if 'max_tokens' in self.sampling.model_fields_set:
             problems.append(
                 'sampling.max_tokens is given in a profile; write detail.max_tokens instead')
         if self.stop and self.detail.kind == 'json':
             problems.append('stop would cut the JSON detail; remove it')
+        problems += [
+            f'detail.json_schema_of: {word!r} is not one of the words {", ".join(self.words)}; '
+            'correct it' for word in self.detail.json_schema_of if word not in self.words]
         if problems:
             raise ValueError('\n'.join(problems))
         return self

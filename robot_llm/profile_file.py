@@ -166,8 +166,9 @@ def _limit_problems(profile: ResponseProfile, limits: Limits) -> Iterator[str]:
         ('system_prompt', _bytes(profile.static_prompt), 'prompt_bytes'),
         ('stop', len(profile.stop), 'stop_strings'),
         ('detail.max_tokens', profile.detail.max_tokens, 'max_tokens'),
-        ('detail.json_schema', _bytes(json.dumps(profile.detail.json_schema)), 'schema_bytes'),
     ]
+    sizes += [(f'detail.{key}', _bytes(json.dumps(schema)), 'schema_bytes')
+              for key, schema in profile.detail.json_schemas.items()]
     sizes += [(f'stop[{i}]', _bytes(text), 'stop_bytes') for i, text in enumerate(profile.stop)]
     for name, size, limit_name in sizes:
         if size > (limit := getattr(limits, limit_name)):

@@ -2,6 +2,8 @@ from pathlib import Path
 import re
 
 import pytest
+from robot_llm.detail import validate_detail
+from robot_llm.errors import SchemaNotMetError
 from robot_llm.parameter_doc import scalar_text
 from robot_llm.profile_file import check_default_profile, load_profiles
 from robot_llm.settings import all_specs, parameter_table_markdown, parameter_yaml, Settings
@@ -67,6 +69,23 @@ def test_drive_falls_back_to_stop_and_bounds_the_speed():
     assert drive.decision.fallback == 'stop'
     assert list(drive.detail.json_schema['properties']) == ['target_speed_mps', 'reason']
     assert drive.detail.json_schema['properties']['target_speed_mps']['minimum'] == 0.0
+
+
+@pytest.mark.parametrize('folder', ['profiles', 'embedded'])
+def test_no_detail_of_drive_contradicts_its_word(folder):
+    drive = load_profiles(CONFIG / folder)['drive']
+    speeds = {word: drive.detail.schema_behind(word)['properties']['target_speed_mps']
+              for word in drive.words}
+    assert speeds['stop']['const'] == 0.0
+    assert speeds['slow']['maximum'] < speeds['continue']['maximum']
+    for word in drive.words:
+        properties = drive.detail.schema_behind(word)['properties']
+        assert list(properties) == ['target_speed_mps', 'reason'], 'one order behind every word'
+    text = '{"target_speed_mps":1.2,"reason":"free"}'
+    assert validate_detail(drive, 'continue', text)
+    for word in ('stop', 'slow'):
+        with pytest.raises(SchemaNotMetError, match='target_speed_mps=1.2 does not meet'):
+            validate_detail(drive, word, text)
 
 
 def test_talk_falls_back_to_its_refusal_and_answers_in_free_text():

@@ -27,15 +27,15 @@ PROFILE = ResponseProfile.model_validate({
 
 @pytest.mark.parametrize('tenths', range(16))
 def test_every_step_of_the_speed_is_taken_though_binary_floats_are_inexact(tenths):
-    detail = validate_detail(PROFILE, f'{{"speed":{tenths / 10},"reason":"r"}}')
+    detail = validate_detail(PROFILE, 'go', f'{{"speed":{tenths / 10},"reason":"r"}}')
     assert detail == {'speed': tenths / 10, 'reason': 'r'}
 
 
 def test_the_detail_comes_back_in_the_schemas_order_and_types():
     detail = validate_detail(
-        PROFILE, ' {"lanes":[1,2],"reason":"grüße 🤖","lamp":"red","speed":1}\n')
+        PROFILE, 'go', ' {"lanes":[1,2],"reason":"grüße 🤖","lamp":"red","speed":1}\n')
     assert detail_json(detail) == '{"speed":1.0,"reason":"grüße 🤖","lanes":[1,2],"lamp":"red"}'
-    assert detail_json(validate_detail(PROFILE, '{"speed":-0.0,"reason":""}')) == (
+    assert detail_json(validate_detail(PROFILE, 'go', '{"speed":-0.0,"reason":""}')) == (
         '{"speed":0.0,"reason":""}')
 
 
@@ -64,12 +64,12 @@ def test_the_detail_comes_back_in_the_schemas_order_and_types():
 ])
 def test_a_detail_that_does_not_meet_the_schema_is_refused_with_path_and_limit(text, reason):
     with pytest.raises(SchemaNotMetError, match=reason):
-        validate_detail(PROFILE, text)
+        validate_detail(PROFILE, 'go', text)
 
 
 def test_everything_wrong_is_named_and_a_long_value_is_shortened():
     with pytest.raises(SchemaNotMetError) as caught:
-        validate_detail(PROFILE, '{"speed":3,"reason":"' + 'r' * 5000 + '"}')
+        validate_detail(PROFILE, 'go', '{"speed":3,"reason":"' + 'r' * 5000 + '"}')
     assert '$.speed=3 does not meet maximum 1.5' in str(caught.value)
     assert 'maxLength 20' in str(caught.value)
     assert len(str(caught.value)) < 400
@@ -78,10 +78,10 @@ def test_everything_wrong_is_named_and_a_long_value_is_shortened():
 @given(st.text(max_size=60))
 def test_any_text_is_either_a_detail_that_survives_a_second_look_or_refused(text):
     try:
-        detail = validate_detail(PROFILE, text)
+        detail = validate_detail(PROFILE, 'go', text)
     except SchemaNotMetError:
         return
-    assert validate_detail(PROFILE, detail_json(detail)) == detail
+    assert validate_detail(PROFILE, 'go', detail_json(detail)) == detail
 
 
 @given(st.recursive(
@@ -90,7 +90,7 @@ def test_any_text_is_either_a_detail_that_survives_a_second_look_or_refused(text
         st.sampled_from(['speed', 'reason', 'lanes', 'x']), inner, max_size=4), max_leaves=8))
 def test_any_json_value_is_either_a_detail_or_refused(value):
     try:
-        detail = validate_detail(PROFILE, json.dumps(value))
+        detail = validate_detail(PROFILE, 'go', json.dumps(value))
     except SchemaNotMetError:
         return
     assert json.loads(detail_json(detail)) == value

@@ -1,3 +1,5 @@
+import re
+
 from pydantic import ValidationError
 import pytest
 from robot_llm.profile import merge_sampling, ResponseProfile
@@ -97,6 +99,30 @@ def test_a_schema_is_given_exactly_when_the_detail_is_json(detail):
 def test_an_unbounded_schema_is_refused(schema):
     with pytest.raises(ValidationError, match=r'json_schema: \$'):
         make_profile(detail={'kind': 'json', 'json_schema': schema})
+
+
+SWITCH = {
+    'type': 'object', 'additionalProperties': False, 'properties': {'a': {'type': 'boolean'}}}
+
+
+def test_a_word_may_have_a_schema_of_its_own():
+    own = SWITCH | {'required': ['a']}
+    rules = make_profile(
+        detail={'kind': 'json', 'json_schema': SWITCH, 'json_schema_of': {'stop': own}}).detail
+    assert (rules.schema_behind('stop'), rules.schema_behind('go')) == (own, SWITCH)
+    assert make_profile().detail.schema_behind('stop') is None
+
+
+@pytest.mark.parametrize(('detail', 'sentence'), [
+    ({'kind': 'json', 'json_schema': SWITCH, 'json_schema_of': {'halt': SWITCH}},
+     "detail.json_schema_of: 'halt' is not one of the words stop, go; correct it"),
+    ({'json_schema_of': {'stop': SWITCH}}, 'json_schema_of is given without json_schema; give'),
+    ({'kind': 'json', 'json_schema': SWITCH, 'json_schema_of': {'stop': {'type': 'array'}}},
+     "json_schema_of.stop: $.type='array' is not 'object'"),
+])
+def test_a_words_schema_is_checked_like_the_profiles_own(detail, sentence):
+    with pytest.raises(ValidationError, match=re.escape(sentence)):
+        make_profile(detail=detail)
 
 
 def test_stop_strings_beside_a_json_detail_are_refused():

@@ -122,6 +122,10 @@ def test_all_problems_of_all_files_are_named_at_once(tmp_path):
     (Limits(schema_bytes=64), 'detail: {kind: json, json_schema: {type: object, properties: '
      '{a: {type: boolean}}, additionalProperties: false}}\n',
      'detail.json_schema has 91 bytes, above limits.schema_bytes=64'),
+    (Limits(schema_bytes=95), 'detail: {kind: json, json_schema: {type: object, properties: '
+     '{a: {type: boolean}}, additionalProperties: false}, json_schema_of: {stop: {type: object, '
+     'properties: {abcdefgh: {type: boolean}}, additionalProperties: false}}}\n',
+     'detail.json_schema_of.stop has 98 bytes, above limits.schema_bytes=95'),
 ])
 def test_what_is_above_a_limit_is_refused_with_both_numbers(tmp_path, limits, extra, sentence):
     (tmp_path / 'p.yaml').write_text(GOOD + extra)

@@ -19,17 +19,21 @@ class Answer:
     """
     What follows the decision word of one request.
 
-    :param compiled: the request's profile; its grammar constrains the detail
+    :param compiled: the request's profile; its grammar behind the word constrains the detail
     :param request: its limits, stop strings and sampling; its counts and reason are written here
+    :param word: the decision word that stands
     """
 
-    def __init__(self, backend: Backend, compiled: CompiledProfile, request: Request) -> None:
+    def __init__(
+        self, backend: Backend, compiled: CompiledProfile, request: Request, word: WordTokens,
+    ) -> None:
         self._backend = backend
         self._request = request
         self._counts = request.counts
         self._stream = TextStream(request.stop_strings)
-        self._constraint = (DetailConstraint(backend, compiled.grammar)
-                            if compiled.grammar is not None else None)
+        self._word = word
+        grammar = compiled.grammars.get(word.word)
+        self._constraint = None if grammar is None else DetailConstraint(backend, grammar)
         self._sampler = Sampler(backend.info.n_vocab, request.sampling)
         self._num_unpublished = 0
         self._separator = SEPARATOR
@@ -51,7 +55,7 @@ class Answer:
     def _room(self) -> int:
         return self._request.sampling.max_tokens - self._counts.num_completion_tokens
 
-    def begin(self, word: WordTokens) -> list[int]:
+    def begin(self) -> list[int]:
         """
         Go behind the word and its separator, which nobody has to sample.
 
@@ -59,6 +63,7 @@ class Answer:
 
         :returns: the forced beginning of the detail, to be appended
         """
+        word = self._word
         separator_ids = word.separator_ids[:max(self._room, 0)]
         if len(separator_ids) < len(word.separator_ids):
             self._separator = ''
@@ -138,12 +143,14 @@ class Answer:
     def _check_detail(self) -> None:
         """Hold the whole detail against the profile once more: a constraint is not a proof."""
         try:
-            detail = validate_detail(self._request.profile, self._stream.text)
+            detail = validate_detail(
+                self._request.profile, self._word.word, self._stream.text)
         except SchemaNotMetError as error:
             self._request.finish(FinishReason.ERROR, error=error)
             return
-        self._request.detail_json = detail_json(detail)
-        self._request.finish(FinishReason.STOP)
+        # A deadline may have come first and revoked the word; this detail then belongs to none.
+        if self._request.finish(FinishReason.STOP):
+            self._request.detail_json = detail_json(detail)
 
     def close(self) -> None:
         """Free the sampler."""

@@ -1,6 +1,6 @@
 """Decision set + detail schema → token masks and forced tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 import json
 from typing import Any
@@ -87,28 +87,31 @@ class DecisionSet:
                    default=0)
 
 
-def compile_grammar(profile: ResponseProfile) -> str | None:
+def compile_grammars(profile: ResponseProfile) -> dict[str, str]:
     """
-    Turn a profile's detail schema into llguidance's grammar; None without a schema.
+    Turn a profile's detail schemas into llguidance's grammars, by decision word.
 
     Whitespace is fixed to none, so that more of the text is forced.
 
-    :raises ConfigError: if the schema cannot be compiled, with llguidance's reason
+    :returns: empty if the detail is not JSON
+    :raises ConfigError: if a schema cannot be compiled, with llguidance's reason
     """
-    if profile.detail.kind != 'json':
-        return None
-    # Text, not a dict: the order of properties is the order of generation.
-    schema = json.dumps(profile.detail.json_schema)
+    grammars = {key: _compile_grammar(f'profile {profile.name}: detail.{key}', schema)
+                for key, schema in profile.detail.json_schemas.items()}
+    return {word: grammars.get(f'json_schema_of.{word}', grammars['json_schema'])
+            for word in profile.words} if grammars else {}
+
+
+def _compile_grammar(name: str, schema: Mapping[str, Any]) -> str:
     try:
+        # Text, not a dict: the order of properties is the order of generation.
         grammar: str = LLMatcher.grammar_from_json_schema(
-            schema, overrides={'whitespace_flexible': False})
+            json.dumps(schema), overrides={'whitespace_flexible': False})
         problem = LLMatcher.validate_grammar(grammar, None)
     except ValueError as error:
         problem = str(error)
     if problem:
-        raise ConfigError(
-            f'profile {profile.name}: detail.json_schema cannot be compiled: {problem}; '
-            'simplify the schema')
+        raise ConfigError(f'{name} cannot be compiled: {problem}; simplify the schema')
     return grammar
 
 

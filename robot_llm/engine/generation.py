@@ -138,10 +138,10 @@ class Generation:
     def _detail(self, word: WordTokens) -> Iterator[Event]:
         """Generate behind the word that stands until the answer is whole or the limit is met."""
         request = self._request
-        answer = Answer(self._backend, self._compiled, request)
+        answer = Answer(self._backend, self._compiled, request, word)
         try:
             pending = [*word.token_ids, *word.separator_ids]
-            new_ids = answer.begin(word)
+            new_ids = answer.begin()
             while True:
                 text = answer.append(new_ids)
                 pending += new_ids

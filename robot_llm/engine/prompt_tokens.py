@@ -1,13 +1,13 @@
 """Prompt segments → token ids: control text may hold control tokens, everything else may not."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from robot_llm.core.head import DecisionHead
 from robot_llm.core.prompt import (
     build_prompt, NO_SCENE, PromptRenderer, Segment, static_prefix, wrote_bos)
 from robot_llm.engine.backend import Backend
-from robot_llm.engine.constraint import compile_grammar, DecisionSet, DetailConstraint
+from robot_llm.engine.constraint import compile_grammars, DecisionSet, DetailConstraint
 from robot_llm.engine.head_file import open_head
 from robot_llm.profile import ResponseProfile
 
@@ -36,8 +36,8 @@ class CompiledProfile:
     static_ids: tuple[int, ...]
     """The tokens every prompt of this profile begins with, shape (num_static_tokens,)."""
     decision_set: DecisionSet
-    grammar: str | None
-    """The detail schema for llguidance; None without one."""
+    grammars: Mapping[str, str]
+    """The detail's schema behind each decision word, for llguidance; empty without JSON."""
     head: DecisionHead | None = None
     """What decides on the last hidden state; None where the model's own words do."""
 
@@ -77,12 +77,12 @@ def compile_profile(
     """
     prefix = static_prefix(
         renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header)
-    grammar = compile_grammar(profile)
-    if grammar is not None:
+    grammars = compile_grammars(profile)
+    for grammar in set(grammars.values()):
         DetailConstraint(backend, grammar)  # whether it starts shows here, not at the first goal
     return CompiledProfile(
         profile=profile,
         static_ids=tuple(tokenize_segments(backend, prefix)),
         decision_set=DecisionSet(backend, profile.words),
-        grammar=grammar,
+        grammars=grammars,
         head=open_head(profile, backend.info))

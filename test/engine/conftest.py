@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from engine_requests import make_profile, SPEED_SCHEMA
+from engine_requests import make_profile, SPEED_SCHEMA, STANDSTILL_SCHEMA
 from engine_running import open_runtime
 import pytest
 from robot_llm.engine.llama_backend import LlamaCppBackend
@@ -16,6 +16,7 @@ from robot_llm.settings import Settings
 PROFILES = (
     make_profile('word'),
     make_profile('json', schema=SPEED_SCHEMA),
+    make_profile('word_json', schema=SPEED_SCHEMA, schema_of={'stop': STANDSTILL_SCHEMA}),
     make_profile('text', words=('answer', 'decline'), fallback='decline', text=True,
                  system_prompt='You are a friendly robot. Answer in short sentences.'),
     # The first tokens of these are the same: go, _, left; go, _, right.

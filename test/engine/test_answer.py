@@ -25,8 +25,8 @@ def begin(runtime: Runtime, profiles: dict[str, ResponseProfile]) -> Begin:
         compiled = runtime.profiles[name]
         word = compiled.decision_set.words[0]
         request.counts.num_completion_tokens = len(word.token_ids)
-        answer = Answer(runtime.backend, compiled, request)
-        return answer, request, answer.begin(word)
+        answer = Answer(runtime.backend, compiled, request, word)
+        return answer, request, answer.begin()
     return open_answer
 
 

@@ -4,7 +4,7 @@ from engine_requests import make_profile, SPEED_SCHEMA
 import numpy as np
 import pytest
 from robot_llm.engine.constraint import (
-    compile_grammar, DecisionSet, DetailConstraint, SEPARATOR)
+    compile_grammars, DecisionSet, DetailConstraint, SEPARATOR)
 from robot_llm.engine.runtime import Runtime
 from robot_llm.errors import ConfigError, DecodeError
 
@@ -13,8 +13,7 @@ JSON = make_profile('json', schema=SPEED_SCHEMA)
 
 @pytest.fixture
 def constraint(runtime: Runtime) -> DetailConstraint:
-    grammar = compile_grammar(JSON)
-    assert grammar is not None
+    grammar = compile_grammars(JSON)['stop']
     return DetailConstraint(runtime.backend, grammar)
 
 
@@ -63,16 +62,15 @@ def test_words_that_need_more_than_one_batch_are_refused(
 
 
 def test_only_a_json_detail_has_a_grammar() -> None:
-    assert compile_grammar(make_profile('word')) is None
-    assert compile_grammar(make_profile('text', text=True)) is None
+    assert compile_grammars(make_profile('word')) == {}
+    assert compile_grammars(make_profile('text', text=True)) == {}
 
 
 def test_the_keys_come_in_the_order_of_the_schema(runtime: Runtime) -> None:
     properties = SPEED_SCHEMA['properties']
     for names in (('reason', 'target_speed_mps'), ('target_speed_mps', 'reason')):
         schema = SPEED_SCHEMA | {'properties': {name: properties[name] for name in names}}
-        grammar = compile_grammar(make_profile('json', schema=schema))
-        assert grammar is not None
+        grammar = compile_grammars(make_profile('json', schema=schema))['stop']
         forced = DetailConstraint(runtime.backend, grammar).forced()
         text = b''.join(map(runtime.backend.token_bytes, forced)).decode()
         assert text.startswith(f'{{"{names[0]}'), text
@@ -126,8 +124,7 @@ def test_two_answers_do_not_share_their_state(
     runtime: Runtime, constraint: DetailConstraint,
 ) -> None:
     constraint.accept(constraint.forced())
-    grammar = compile_grammar(JSON)
-    assert grammar is not None
+    grammar = compile_grammars(JSON)['stop']
     fresh = DetailConstraint(runtime.backend, grammar)
     assert fresh.allows(ids(runtime, '{"')[0])
     assert not constraint.allows(ids(runtime, '{"')[0])

@@ -7,9 +7,11 @@ from engine_requests import make_profile, make_request, SPEED_SCHEMA
 from engine_running import generate, open_runtime
 import jsonschema
 import pytest
+from robot_llm.core.decision import Decision, DecisionSource
 from robot_llm.core.event import Decided, Delta, Started
 from robot_llm.core.request import FinishReason, RequestStatus
 from robot_llm.core.timing import Stage
+from robot_llm.detail import validate_detail
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.errors import ContextOverflowError, ErrorCode
@@ -67,6 +69,22 @@ def test_a_json_detail_meets_the_schema_at_any_temperature(
     assert list(detail) == list(json.loads(answered.detail)) == list(SPEED_SCHEMA['properties'])
     assert counts.num_decode_calls < counts.num_completion_tokens
     assert counts.num_forced_tokens > 0
+
+
+@pytest.mark.parametrize('word', ['stop', 'continue'])
+def test_the_detail_obeys_the_schema_of_the_word_that_stands(
+    runtime: Runtime, profiles: Profiles, word: str,
+) -> None:
+    profile = profiles['word_json']
+    request = make_request(
+        profile, 'The road is free. Drive at 1.2 metres per second.', max_tokens=90)
+    # Another word than the model's: a deadline's, say.
+    request.latch.offer(Decision(word, DecisionSource.DEADLINE, profile.words))
+    generate(runtime, request)
+    assert request.finish_reason is FinishReason.STOP
+    speed = json.loads(request.detail_json)['target_speed_mps']
+    assert (speed == 0.0) is (word == 'stop')
+    assert validate_detail(profile, word, request.detail_json)
 
 
 def test_a_limit_inside_the_json_refuses_the_detail(runtime: Runtime, profiles: Profiles) -> None:

@@ -24,7 +24,7 @@ def test_the_real_model_answers_whole_and_within_the_schema(real_planner: Planne
     result = answer.result
     assert result.finish_reason == FinishReason.STOP and result.error_code == ErrorCode.NONE
     assert result.decision in PROFILES['drive'].words
-    detail = validate_detail(PROFILES['drive'], result.detail_json)
+    detail = validate_detail(PROFILES['drive'], result.decision, result.detail_json)
     assert list(detail) == ['target_speed_mps', 'reason']
     assert json.loads(answer.text.removeprefix(f'{result.decision}\n')) == detail
     assert result.stats.num_decode_calls < result.stats.num_completion_tokens

@@ -22,13 +22,17 @@ SPEED_SCHEMA: dict[str, Any] = {
     },
 }
 
+STANDSTILL_SCHEMA: dict[str, Any] = SPEED_SCHEMA | {
+    'properties': SPEED_SCHEMA['properties'] | {
+        'target_speed_mps': {'type': 'number', 'const': 0.0}}}
+
 _request_ids = count(1)
 
 
 def make_profile(
     name: str, *, words: Sequence[str] = WORDS, fallback: str = '', min_confidence: float = 0.0,
-    schema: dict[str, Any] | None = None, text: bool = False, system_prompt: str = '',
-    **rules: Any,
+    schema: dict[str, Any] | None = None, schema_of: dict[str, dict[str, Any]] | None = None,
+    text: bool = False, system_prompt: str = '', **rules: Any,
 ) -> ResponseProfile:
     """Return a profile; without ``schema`` and ``text`` the answer is the word alone."""
     kind = 'json' if schema else 'text' if text else 'none'
@@ -38,7 +42,7 @@ def make_profile(
         decision=DecisionRules(
             words=tuple(DecisionWord(word=word, meaning=f'to {word}') for word in words),
             fallback=fallback or words[0], min_confidence=min_confidence, **rules),
-        detail=DetailRules(kind=kind, json_schema=schema))
+        detail=DetailRules(kind=kind, json_schema=schema, json_schema_of=schema_of or {}))
 
 
 def make_request(
