@@ -196,6 +196,12 @@ class StatusSettings(Group):
     lease_s: Annotated[float, Field(
         ge=0.1, le=60.0, description=(
             'DDS deadline and liveliness lease of ~/status: silence means a hang [s].'))] = 3.0
+    # 1 % of a core at 10 Hz, 7 % at 100 Hz, measured on x86; what is shorter than a period may
+    # go unseen.
+    stall_probe_hz: Annotated[float, Field(
+        ge=0.0, le=1000.0, description=(
+            'How often the lateness of the executor is measured for /diagnostics; 0 never '
+            '[Hz].'))] = 10.0
 
 
 class RecordSettings(Group):

@@ -28,6 +28,7 @@ from robot_llm.ros.reload import ProfileReloader
 from robot_llm.ros.reporter import Reporter
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.service import Service
+from robot_llm.ros.stall_probe import StallProbe
 from robot_llm.ros.streamer import Streamer
 from robot_llm.ros.token_stream import TokenStream
 from robot_llm.settings import Settings
@@ -116,9 +117,11 @@ class Assembly:
         if self._must_stop:
             worker.close()
         info = worker.open().backend.info
+        probe = StallProbe(self._node, settings.status.stall_probe_hz)
+        self._parts.callback(probe.close)
         reporter.service = Service(
             settings, profiles, info, worker, streamer, stream, scene, dispatcher,
-            Forecast())
+            Forecast(), probe)
         return reporter.service
 
     def _open_runtime(

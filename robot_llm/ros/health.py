@@ -1,6 +1,6 @@
 """Status heartbeat, diagnostics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import os
 from pathlib import Path
 import time
@@ -165,9 +165,13 @@ class Health:
                        'device': info.device, 'n_ctx': str(service.settings.model.n_ctx),
                        'queue_length': str(service.worker.requests.num_waiting),
                        'scenes_ignored': str(service.scene.num_ignored)}
-        for key, figure in self._tally.figures().items():
-            values[key] = str(figure) if isinstance(figure, int) else f'{figure:.6f}'
-        return values
+            values |= _texts(service.stall_probe.figures())
+        return values | _texts(self._tally.figures())
+
+
+def _texts(figures: Mapping[str, int | float]) -> dict[str, str]:
+    return {key: str(figure) if isinstance(figure, int) else f'{figure:.6f}'
+            for key, figure in figures.items()}
 
 
 def rss_bytes(statm: Path = Path('/proc/self/statm')) -> int:

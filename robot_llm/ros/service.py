@@ -11,6 +11,7 @@ from robot_llm.profile import ResponseProfile
 from robot_llm.roofline import prefill_floor_s, tpot_floor_s
 from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.scene import SceneMonitor
+from robot_llm.ros.stall_probe import StallProbe
 from robot_llm.ros.streamer import Streamer
 from robot_llm.ros.token_stream import TokenStream
 from robot_llm.settings import Settings
@@ -29,6 +30,7 @@ class Service:
     scene: SceneMonitor
     dispatcher: Dispatcher
     forecast: Forecast
+    stall_probe: StallProbe
     accepting: bool = False
 
     def predicted_ttft_s(self, request: Request) -> float:
