@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import json
 import os
 from pathlib import Path
-import platform
-from typing import Any
 
-import llama_cpp
 from robot_llm.bench.engine import EngineBench
+from robot_llm.bench.machine import describe
 from robot_llm.bench.sample import Figure
+from robot_llm.bench.table import line_of
 from robot_llm.settings import Settings
 
 PROFILES = Path(__file__).parents[2] / 'config' / 'profiles'
@@ -37,21 +36,6 @@ def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def machine() -> dict[str, Any]:
-    """Return what a figure is worth nothing without."""
-    cpu = next((line.split(':', 1)[1].strip() for line in _cpuinfo() if 'model name' in line),
-               platform.processor())
-    return {'cpu': cpu, 'cores': len(os.sched_getaffinity(0)), 'system': platform.platform(),
-            'python': platform.python_version(), 'llama_cpp_python': llama_cpp.__version__}
-
-
-def _cpuinfo() -> list[str]:
-    try:
-        return Path('/proc/cpuinfo').read_text().splitlines()
-    except OSError:
-        return []
-
-
 def settings_of(options: argparse.Namespace) -> Settings:
     """Return the settings that the options ask for."""
     flat: dict[str, object] = {
@@ -68,16 +52,10 @@ def measure(bench: EngineBench, num_runs: int, say: Callable[[str], None]) -> It
         yield from getattr(bench, name)(num_runs)
 
 
-def line_of(figure: Figure) -> str:
-    """Return a figure for the terminal: median, then the spread."""
-    return (f'  {figure.name:44} {figure.median:10.4f} {figure.unit:9}'
-            f'({min(figure.values):.4f} … {max(figure.values):.4f})')
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Measure, print a table, write the report."""
     options = parse_args(args)
-    about = machine()
+    about = describe()
     print(', '.join(f'{key} {value}' for key, value in about.items()))
     bench = EngineBench(settings_of(options), options.profiles)
     info = bench.runtime.backend.info

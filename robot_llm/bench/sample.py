@@ -1,11 +1,31 @@
-"""Repeated measurements: interleaved, medians with spread, and ratios run by run."""
+"""Repeated measurements: interleaved, medians with spread, ratios run by run, targets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 Measure = Callable[[], float]
+Statistic = Literal['median', 'p99', 'max', 'min']
+
+YES_OR_NO = 'yes/no'
+"""The unit of a figure whose values are 1 for yes and 0 for no; the worst of them is quoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a figure is held against: a ceiling, or a floor."""
+
+    limit: float
+    is_floor: bool = False
+
+    def is_met(self, value: float) -> bool:
+        """Whether ``value`` is on the right side of the limit, or on it."""
+        return value >= self.limit if self.is_floor else value <= self.limit
+
+    def __str__(self) -> str:
+        """Return the relation and the limit."""
+        return f'{">=" if self.is_floor else "<="} {self.limit:.4g}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,17 +33,40 @@ class Figure:
     """
     One measured quantity.
 
-    ``values`` has shape (num_runs,), in the order of the runs, the warm-up left out.
+    ``values`` has shape (num_runs,), in the order of the runs, the warm-up left out. ``statistic``
+    is the one of them to quote and to hold against ``target``; ``note`` says in one line what the
+    numbers alone do not.
     """
 
     name: str
     unit: str
     values: tuple[float, ...]
+    target: Target | None = None
+    statistic: Statistic = 'median'
+    note: str = ''
 
     @property
     def median(self) -> float:
-        """The value to quote."""
+        """The middle of the values."""
         return median(self.values)
+
+    @property
+    def quoted(self) -> float:
+        """The value to quote."""
+        match self.statistic:
+            case 'median':
+                return self.median
+            case 'p99':
+                return self.percentile(99)
+            case 'max':
+                return max(self.values)
+            case 'min':
+                return min(self.values)
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the quoted value meets the target; None without one."""
+        return None if self.target is None else self.target.is_met(self.quoted)
 
     def percentile(self, percent: float) -> float:
         """Return the nearest-rank percentile."""
@@ -32,28 +75,43 @@ class Figure:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what goes into the JSON report."""
-        return {'name': self.name, 'unit': self.unit, 'median': self.median,
-                'min': min(self.values), 'max': max(self.values), 'p99': self.percentile(99),
-                'values': list(self.values)}
+        return {
+            'name': self.name, 'unit': self.unit, 'statistic': self.statistic,
+            'quoted': self.quoted, 'median': self.median, 'min': min(self.values),
+            'p25': self.percentile(25), 'p75': self.percentile(75), 'p99': self.percentile(99),
+            'max': max(self.values), 'target': str(self.target) if self.target else None,
+            'is_met': self.is_met, 'note': self.note, 'values': list(self.values)}
 
 
-def interleave(measures: Mapping[str, Measure], *, num_runs: int) -> dict[str, tuple[float, ...]]:
+def yes_or_no(name: str, answers: Sequence[bool], *, note: str = '') -> Figure:
+    """Return a figure that is met where every answer is yes."""
+    return Figure(name, YES_OR_NO, tuple(map(float, answers)), Target(1.0, is_floor=True), 'min',
+                  note)
+
+
+def interleave(
+    measures: Mapping[str, Measure], *, num_runs: int, num_warm_up: int = 1,
+) -> dict[str, tuple[float, ...]]:
     """
     Run every measure in turn, A B C A B C …, so that a slower minute is everybody's.
 
     :param measures: by name; each returns one value
-    :param num_runs: how often each counts; one run before them warms up and does not
+    :param num_runs: how often each counts
+    :param num_warm_up: rounds before them, which do not
     :returns: by name, shape (num_runs,)
     """
     values: dict[str, list[float]] = {name: [] for name in measures}
-    for run in range(num_runs + 1):
+    for run in range(num_runs + num_warm_up):
         for name, measure in measures.items():
             value = measure()
-            if run:
+            if run >= num_warm_up:
                 values[name].append(value)
     return {name: tuple(numbers) for name, numbers in values.items()}
 
 
-def ratio(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Figure:
+def ratio(
+    name: str, ours: Sequence[float], theirs: Sequence[float], target: Target | None = None,
+    *, note: str = '',
+) -> Figure:
     """Return the ratio run by run: the two of one run saw the same machine."""
-    return Figure(name, 'x', tuple(a / b for a, b in zip(ours, theirs)))
+    return Figure(name, 'x', tuple(a / b for a, b in zip(ours, theirs)), target, note=note)
