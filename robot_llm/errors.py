@@ -10,6 +10,7 @@ Everything this package raises on purpose.
     + QueueFullError
     + MalformedFieldError
     + DeadlineTooShortError
+    + SceneMissingError
   - AnswerError               the model's answer is refused; the engine keeps running (200s)
     + SchemaNotMetError
     + LimitInDetailError
@@ -38,6 +39,7 @@ class ErrorCode(IntEnum):
     QUEUE_FULL = 104
     MALFORMED_FIELD = 105
     DEADLINE_TOO_SHORT = 106
+    SCENE_MISSING = 107
     SCHEMA_NOT_MET = 201
     LIMIT_IN_DETAIL = 202
     MODEL_NOT_LOADED = 301
@@ -112,6 +114,18 @@ class DeadlineTooShortError(RequestError):
             f'the decision is expected after {predicted_s:.3f} s and decision_deadline='
             f'{deadline_s:.3f} s; shorten the prompt, give more time, or set admission.policy '
             'to off')
+
+
+class SceneMissingError(RequestError):
+    """The scene that the goal names did not arrive in time."""
+
+    code = ErrorCode.SCENE_MISSING
+
+    def __init__(self, scene_epoch: int, wait_s: float) -> None:
+        super().__init__(
+            f'scene_epoch={scene_epoch} did not arrive on ~/scene within '
+            f'scene.wait_s={wait_s} s; publish the scene before the goal, or send 0 for the '
+            'current one')
 
 
 class AnswerError(RobotLlmError):

@@ -46,18 +46,22 @@ class History(Generic[Item]):
         # like the first one of a new goal, and sequence numbers would lie.
         self._dropped_open: set[bytes] = set()
 
+    def open(self, goal_id: bytes) -> None:
+        """Know a goal that has no item yet; a known one changes nothing."""
+        if goal_id not in self._streams and goal_id not in self._dropped_open:
+            self._streams[goal_id] = _Stream()
+            self._drop_oldest()
+
     def append(self, goal_id: bytes, item: Item) -> None:
         """
         Add the next item of a goal; the first one opens its stream.
 
         :param item: the item with sequence number 0, 1, 2 … of this goal
         """
+        self.open(goal_id)
         if goal_id in self._dropped_open:
             return
-        stream = self._streams.get(goal_id)
-        if stream is None:
-            stream = self._streams[goal_id] = _Stream()
-            self._drop_oldest()
+        stream = self._streams[goal_id]
         assert not stream.is_closed, f'append to the closed stream of goal {goal_id.hex()}'
         stream.items.append(item)
 
@@ -69,8 +73,9 @@ class History(Generic[Item]):
 
     @property
     def newest(self) -> bytes:
-        """The goal whose stream was opened last; b'' if none was."""
-        return next(reversed(self._streams), b'')
+        """The last goal that has an item; b'' if none has."""
+        return next((goal_id for goal_id, stream in reversed(self._streams.items())
+                     if stream.items), b'')
 
     def replay(self, goal_id: bytes, from_seq: int = 0) -> Replay[Item]:
         """
@@ -88,11 +93,12 @@ class History(Generic[Item]):
     def check_integrity(self) -> None:
         """Raise AssertionError if the bounds or the bookkeeping do not hold."""
         assert len(self._streams) <= self._max_goals
-        assert all(stream.items for stream in self._streams.values())
         assert self._dropped_open.isdisjoint(self._streams)
 
     def _drop_oldest(self) -> None:
+        """Drop one that has ended, if there is one: a waiting goal must not cost a running one."""
         if len(self._streams) > self._max_goals:
-            goal_id = next(iter(self._streams))
+            goal_id = next((goal_id for goal_id, stream in self._streams.items()
+                            if stream.is_closed), next(iter(self._streams)))
             if not self._streams.pop(goal_id).is_closed:
                 self._dropped_open.add(goal_id)

@@ -11,21 +11,12 @@ from robot_llm.core.decision import Decision
 from robot_llm.core.request import Request, Scene
 from robot_llm.core.session import Session, Token
 from robot_llm.core.timing import GenerationStats, Stage
-from robot_llm.errors import (
-    DeadlineTooShortError, ErrorCode, MalformedFieldError, UnknownProfileError)
+from robot_llm.errors import ErrorCode, MalformedFieldError, UnknownProfileError
 from robot_llm.profile import merge_sampling, ResponseProfile
 from robot_llm.settings import Settings
 from robot_llm_msgs import msg
 from robot_llm_msgs.action import Generate
 from unique_identifier_msgs.msg import UUID
-
-
-class HasScene(Protocol):
-    """Where the robot is now."""
-
-    @property
-    def current(self) -> Scene:
-        """The newest scene."""
 
 
 class Catalog(Protocol):
@@ -38,13 +29,6 @@ class Catalog(Protocol):
     @property
     def profiles(self) -> Mapping[str, ResponseProfile]:
         """The loaded profiles by name."""
-
-    @property
-    def scene(self) -> HasScene:
-        """Where the robot is now."""
-
-    def predicted_ttft_s(self, request: Request) -> float:
-        """Return how long the decision of a goal will take [s]."""
 
 
 def duration_s(duration: Duration) -> float:
@@ -99,26 +83,13 @@ def check_goal(goal: Any, catalog: Catalog) -> ResponseProfile:
     return profile
 
 
-def check_deadline(goal: Any, catalog: Catalog) -> None:
-    """
-    Refuse a goal whose decision would be late.
-
-    :raises DeadlineTooShortError: with prediction and deadline
-    """
-    request = request_from_goal(
-        goal, b'', check_goal(goal, catalog), catalog.settings, scene=catalog.scene.current,
-        now_s=0.0)
-    predicted_s = catalog.predicted_ttft_s(request)
-    if predicted_s > request.decision_timeout_s:
-        raise DeadlineTooShortError(predicted_s, request.decision_timeout_s)
-
-
 def request_from_goal(
-    goal: Any, goal_id: bytes, profile: ResponseProfile, settings: Settings,
-    *, scene: Scene, now_s: float,
+    goal: Any, profile: ResponseProfile, settings: Settings, *, scene: Scene, now_s: float,
 ) -> Request:
     """
     Put a request together: the goal's own fields over the profile's over the parameters.
+
+    Its id is empty: rclpy tells it once the goal is accepted.
 
     A goal that names an epoch is bound to it, whatever the current one is.
 
@@ -136,7 +107,7 @@ def request_from_goal(
     changes['seed'] = int(goal.seed) or sampling.seed or 1 + secrets.randbelow(2**32 - 1)
     decision_timeout_s = _timeout_s(goal.decision_deadline, profile.deadlines.decision_s)
     request = Request(
-        request_id=goal_id,
+        request_id=b'',
         profile=profile,
         prompt=goal.prompt,
         sampling=sampling.model_copy(update=changes),

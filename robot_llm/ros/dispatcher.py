@@ -5,7 +5,7 @@ from threading import Lock
 
 from robot_llm.core.request import FinishReason, Request, Scene
 from robot_llm.engine.request_queue import RequestQueue
-from robot_llm.errors import MalformedFieldError, RequestError, RobotLlmError
+from robot_llm.errors import MalformedFieldError, RobotLlmError, SceneMissingError
 from robot_llm.ros.streamer import Streamer
 from robot_llm.settings import Settings
 
@@ -66,15 +66,6 @@ class Dispatcher:
         else:
             self._submit(request)
 
-    def refuse(
-        self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
-    ) -> None:
-        """End a request before it began, with all that a listener is owed."""
-        self._streamer.register(request)
-        with self._lock:
-            self._open.add(request)
-        self._requests.stop(request, reason, error=error)
-
     def _submit(self, request: Request) -> None:
         if self.settings.preempt.policy == 'newest_wins':
             for held in self._take_held(lambda _: True):
@@ -86,10 +77,8 @@ class Dispatcher:
 
     def _give_up(self, request: Request) -> None:
         for late in self._take_held(lambda held: held is request):
-            self._requests.stop(late, FinishReason.SCENE_CHANGED, error=RequestError(
-                f'scene_epoch={late.scene.epoch} did not arrive on ~/scene within '
-                f'scene.wait_s={self.settings.scene.wait_s} s; publish the scene before the '
-                'goal, or send 0 for the current one'))
+            self._requests.stop(late, FinishReason.SCENE_CHANGED, error=SceneMissingError(
+                late.scene.epoch, self.settings.scene.wait_s))
 
     def _take_held(self, is_wanted: Callable[[Request], bool]) -> list[Request]:
         """Let go of the held requests that are wanted; whoever gets one ends or starts it."""
@@ -127,10 +116,12 @@ class Dispatcher:
         return policy.policy == 'restart' and is_usable and self._requests.restart(
             request, scene, policy.max_restarts)
 
-    def stop(self, request: Request, reason: FinishReason) -> None:
+    def stop(
+        self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
+    ) -> None:
         """End one request, wherever it stands."""
         self._take_held(lambda held: held is request)
-        self._requests.stop(request, reason)
+        self._requests.stop(request, reason, error=error)
 
     def stop_all(self, reason: FinishReason) -> None:
         """End every request that has not ended."""
@@ -141,3 +132,5 @@ class Dispatcher:
         """Drop a finished request."""
         with self._lock:
             self._open.discard(request)
+            # A deadline ends a held one too, and its scene may still come: it must not start.
+            self._held.discard(request)

@@ -11,10 +11,10 @@ from rclpy.node import Node
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Session
 from robot_llm.core.timing import GenerationStats
-from robot_llm.errors import ErrorCode, MalformedFieldError, NotActiveError, RobotLlmError
+from robot_llm.errors import (
+    DeadlineTooShortError, ErrorCode, MalformedFieldError, NotActiveError, RobotLlmError)
 from robot_llm.ros.action_server import StreamingActionServer
-from robot_llm.ros.conversions import (
-    check_deadline, check_goal, request_from_goal, result_message)
+from robot_llm.ros.conversions import check_goal, request_from_goal, result_message
 from robot_llm.ros.service import Service
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Token
@@ -35,6 +35,10 @@ class GoalServer:
     Callbacks run on the executor and return at once; ``start``, ``publish_feedback`` and
     ``finish`` are called by the streamer's thread.
 
+    The callbacks are in the node's default callback group, which is mutually exclusive, and so
+    are the lifecycle transitions. rclpy calls the two of one goal's acceptance without letting go
+    of the group: what a goal was accepted with cannot be cleaned up before its stream is open.
+
     :param on_refusal: told why a goal was refused, since the action cannot tell its client
     :param on_accepted: told that a goal runs or waits now
     """
@@ -46,6 +50,7 @@ class GoalServer:
         self._on_refusal = on_refusal
         self._on_accepted = on_accepted
         self._service: Service | None = None
+        self._admitted: tuple[Request, Service] | None = None
         self._goals: dict[bytes, _Goal] = {}
         self._changed = Condition()
         self._server = StreamingActionServer(
@@ -61,21 +66,36 @@ class GoalServer:
     # On the executor.
 
     def _goal_callback(self, goal: Any) -> GoalResponse:
-        service = self._service
         try:
-            if service is None or not service.accepting:
-                raise NotActiveError('the node is not active; activate it first')
-            check_goal(goal, service)
-            # A goal that names a later scene waits for it, whatever is wrong with this one.
-            if service.scene.problem and goal.scene_epoch <= service.scene.current.epoch:
-                raise MalformedFieldError(service.scene.problem)
-            service.worker.requests.check_capacity()
-            if service.settings.admission.policy == 'refuse':
-                check_deadline(goal, service)
+            self._admitted = self._admit(goal)
         except RobotLlmError as error:
             self._refuse(error)
             return GoalResponse.REJECT
         return GoalResponse.ACCEPT
+
+    def _admit(self, goal: Any) -> tuple[Request, Service]:
+        """
+        Return a goal's request, ready but for its id, and what will serve it.
+
+        :raises RobotLlmError: if the goal is refused
+        """
+        service = self._service
+        if service is None or not service.accepting:
+            raise NotActiveError('the node is not active; activate it first')
+        scene, policy = service.scene.current, service.settings.admission.policy
+        request = request_from_goal(
+            goal, check_goal(goal, service), service.settings, scene=scene,
+            now_s=time.monotonic())
+        # A goal that names a later scene waits for it, whatever is wrong with this one.
+        if service.scene.problem and goal.scene_epoch <= scene.epoch:
+            raise MalformedFieldError(service.scene.problem)
+        service.worker.requests.check_capacity()
+        if policy != 'off' and (
+                predicted_s := service.predicted_ttft_s(request)) > request.decision_timeout_s:
+            if policy == 'refuse':
+                raise DeadlineTooShortError(predicted_s, request.decision_timeout_s)
+            request.decision_deadline_s -= request.decision_timeout_s  # let it pass at once
+        return request, service
 
     def _refuse(self, error: RobotLlmError) -> None:
         reason = f'{ErrorCode(error.code).name}: {error}'
@@ -83,34 +103,18 @@ class GoalServer:
         self._on_refusal(reason)
 
     def _accepted_callback(self, goal_handle: Any) -> None:
-        """Start a goal; the node may have changed since it was accepted."""
-        goal_id, now_s = bytes(goal_handle.goal_id.uuid), time.monotonic()
-        service = self._service
-        try:
-            if service is None:
-                raise NotActiveError('the node was cleaned up; configure and activate it')
-            scene = service.scene.current
-            request = request_from_goal(
-                goal_handle.request, goal_id, check_goal(goal_handle.request, service),
-                service.settings, scene=scene, now_s=now_s)
-        except RobotLlmError as error:
-            # Neither stream nor profile is left to say it on: the result alone does.
-            self._refuse(error)
-            self._server.finish(goal_handle, Generate.Result(
-                finish_reason=int(FinishReason.ERROR), error_code=int(error.code),
-                error_msg=str(error)), is_canceled=False, has_succeeded=False)
-            return
-        if service.settings.admission.policy == 'fallback' and (
-                service.predicted_ttft_s(request) > request.decision_timeout_s):
-            request.decision_deadline_s = now_s  # it would be missed: let it pass at once
-        self._goals[goal_id] = _Goal(goal_handle, request)
-        if service.accepting:
-            service.dispatcher.dispatch(
-                request, scene, is_scene_expected=service.scene.is_expected)
-        else:
-            # Accepted a moment before the node left active; it says why it did.
+        """Start what was admitted a moment ago."""
+        assert self._admitted is not None, 'rclpy accepts what the goal callback has accepted'
+        (request, service), self._admitted = self._admitted, None
+        request.request_id = bytes(goal_handle.goal_id.uuid)
+        self._goals[request.request_id] = _Goal(goal_handle, request)
+        service.stream.open(request.request_id)
+        service.dispatcher.dispatch(
+            request, service.scene.current, is_scene_expected=service.scene.is_expected)
+        if not service.accepting:
+            # The node left active in between, on another thread; it says why it did.
             failure = service.worker.requests.failure
-            service.dispatcher.refuse(
+            service.dispatcher.stop(
                 request, FinishReason.ERROR if failure else FinishReason.SHUTDOWN, failure)
         self._on_accepted()
 

@@ -38,6 +38,11 @@ class TokenStream:
             depth=16, reliability=ReliabilityPolicy.RELIABLE, lifespan=lifespan))
         self._replay = node.create_service(Replay, '~/replay', self._replay_callback)
 
+    def open(self, goal_id: bytes) -> None:
+        """Let ``~/replay`` know a goal before its first token."""
+        with self._lock:
+            self._history.open(goal_id)
+
     def publish(self, session: Session, output: Output, elapsed_s: float) -> list[Token]:
         """
         Publish the decision first, then the tokens.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+import threading
 
 from action_msgs.msg import GoalStatus
 import pytest
@@ -101,6 +102,28 @@ def test_cleanup_right_behind_deactivate_still_answers_the_goal(
     planner.finish(answer)
     assert reasons(answer) == SHUTDOWN
     assert manager.state == UNCONFIGURED
+
+
+def test_goals_that_meet_a_transition_are_refused_or_answered_whole(
+    planner: Planner, manager: Lifecycle,
+) -> None:
+    answers = []
+    for _ in range(5):
+        down = threading.Thread(target=lambda: (manager.deactivate(), manager.cleanup()))
+        burst = [planner.ask('say-slow')]
+        down.start()
+        # DDS keeps ten requests of a service that is busy, and forgets the oldest.
+        while down.is_alive() and len(burst) < 9:
+            burst.append(planner.ask('say-slow'))
+            down.join(0.002)
+        down.join()
+        assert manager.configure() and manager.activate()
+        answers += burst
+    for answer in answers:
+        assert answer.wait(TIMEOUT_S), planner.node_process.log
+        if not answer.is_rejected:
+            assert planner.finish(answer).decision in ('slow', 'stop')
+    assert sum(answer.is_accepted for answer in answers) >= 1
 
 
 def test_a_goal_that_waits_for_its_scene_ends_with_the_node(

@@ -55,6 +55,18 @@ def test_a_running_stream_is_replayed_so_far(planner: Planner) -> None:
     assert list(planner.replay(answer.goal_id).tokens) == answer.tokens
 
 
+def test_a_goal_that_has_said_nothing_yet_is_neither_complete_nor_lost(planner: Planner) -> None:
+    before, gate = planner.answer('say-slow'), next(_gates)
+    answer = planner.ask(f'hold-prefill:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    replay = planner.replay(answer.goal_id)
+    assert (list(replay.tokens), replay.complete, replay.lost) == ([], False, False)
+    assert list(planner.replay(bytes(16)).tokens) == before.tokens
+    planner.node_process.open_gate(gate)
+    planner.finish(answer)
+    assert list(planner.replay(answer.goal_id).tokens) == answer.tokens
+
+
 def test_no_goal_id_means_the_most_recent_goal(planner: Planner) -> None:
     planner.answer('say-slow')
     answer = planner.answer('say-continue')

@@ -10,7 +10,7 @@ from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
 from robot_llm.ros.answer import Answer
 from ros_node import TIMEOUT_S
-from ros_planner import Planner, reasons
+from ros_planner import Planner, reasons, seconds
 
 _gates = (f's{number}' for number in count())
 
@@ -143,6 +143,22 @@ def test_a_goal_whose_scene_was_skipped_ends_with_the_fallback(scene: SceneSourc
     assert reasons(answer) == STALE
 
 
+def test_a_goal_that_ended_while_it_waited_for_its_scene_takes_nobody_s_place(
+    scene: SceneSource,
+) -> None:
+    """Its scene came after its deadline: it preempted the goal that waited for the next one."""
+    epoch = scene.settle()
+    dead = scene.planner.answer('say-slow', scene_epoch=epoch + 1, total_deadline=seconds(0.01))
+    assert dead.result.finish_reason == FinishReason.DEADLINE
+    waiting = scene.planner.ask('say-slow', scene_epoch=epoch + 2)
+    assert waiting.wait_for(lambda: waiting.is_accepted, TIMEOUT_S)
+    scene.planner.publish_scene(epoch + 1, 'A corridor.')
+    scene.epoch += 1
+    scene.planner.publish_scene(epoch + 2, 'A corridor.')
+    scene.epoch += 1
+    assert scene.planner.finish(waiting).finish_reason == FinishReason.STOP
+
+
 def test_the_newest_goal_preempts_one_that_waits_for_its_scene(scene: SceneSource) -> None:
     epoch = scene.settle()
     early = scene.planner.ask('say-slow', scene_epoch=epoch + 1)
@@ -182,7 +198,7 @@ def test_a_scene_that_does_not_come_ends_its_goal(scripted: Callable[..., Planne
     source = SceneSource(scripted(scene__wait_s=0.05))
     epoch = source.settle()
     answer = source.planner.answer('say-continue', scene_epoch=epoch + 7)
-    assert reasons(answer) == STALE
+    assert reasons(answer) == (*STALE[:2], ErrorCode.SCENE_MISSING, *STALE[3:])
     assert f'scene_epoch={epoch + 7} did not arrive' in answer.result.error_msg
     assert 'scene.wait_s=0.05' in answer.result.error_msg
 
