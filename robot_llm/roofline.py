@@ -47,22 +47,3 @@ def tpot_floor_s(weight_bytes: int, kv_bytes: int, bandwidth: float) -> float:
     if bandwidth <= 0 or weight_bytes <= 0:
         return 0.0
     return (weight_bytes + kv_bytes) / bandwidth
-
-
-def kv_bytes_per_token(
-    n_layer: int, n_head_kv: int, head_dim_k: int, head_dim_v: int,
-    bytes_k: float, bytes_v: float,
-) -> float:
-    """
-    Return what one token adds to the KV cache [bytes].
-
-    Traps: ``n_head_kv`` is the number of key and value heads, which grouped-query attention
-    makes smaller than the number of heads. The head size need not be the embedding size divided
-    by the heads, and K's need not be V's (gemma, DeepSeek). Layers that are recurrent have no
-    such cache; layers with a sliding window stop growing at the window: count them apart.
-
-    :param n_layer: layers that keep keys and values
-    :param bytes_k: bytes per element of K: 2 for f16, 34/32 for q8_0, 18/32 for q4_0
-    :param bytes_v: the same for V
-    """
-    return n_layer * n_head_kv * (head_dim_k * bytes_k + head_dim_v * bytes_v)

@@ -1,7 +1,7 @@
 """The floors are what a hand calculation gives, and unknown constants stay unknown."""
 
 import pytest
-from robot_llm.roofline import kv_bytes_per_token, prefill_floor_s, tpot_floor_s
+from robot_llm.roofline import prefill_floor_s, tpot_floor_s
 
 # By hand, SmolLM2-135M (30 layers, 3 KV heads of 64, f16) on a device of 100 GFLOP/s and
 # 20 GB/s: 134.5e6 parameters, 98 MB of weights, a prompt of 500 tokens.
@@ -12,16 +12,6 @@ WEIGHT_BYTES = 98_000_000
 def test_prefill_takes_two_operations_per_weight_and_token() -> None:
     # 2 · 134.5e6 · 500 = 134.5e9 operations; at 100e9 per second 1.345 s
     assert prefill_floor_s(NUM_PARAMS, 500, 100e9) == pytest.approx(1.345)
-
-
-def test_one_token_of_the_kv_cache() -> None:
-    # 30 · 3 · (64 · 2 + 64 · 2) = 90 · 256 = 23,040 bytes
-    assert kv_bytes_per_token(30, 3, 64, 64, 2, 2) == 23_040
-
-
-def test_keys_and_values_may_differ_in_size_and_type() -> None:
-    # q8_0 keys of 192, f16 values of 128: 1 · 1 · (192 · 1.0625 + 128 · 2) = 204 + 256
-    assert kv_bytes_per_token(1, 1, 192, 128, 34 / 32, 2) == pytest.approx(460)
 
 
 def test_a_token_reads_weights_and_cache_once() -> None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from robot_llm.core.model_shape import ModelShape
 from robot_llm.errors import RobotLlmError
 
 
@@ -53,6 +54,8 @@ class ModelInfo:
     """Length of the hidden state; 0 if the runtime gives none."""
     fingerprint: str = ''
     """Tells this model file from every other; see ``model.fingerprint``."""
+    shape: ModelShape | None = None
+    """What one token is multiplied with, and reads; None if the runtime has no such file."""
 
 
 class Backend(Protocol):
@@ -154,6 +157,9 @@ class Backend(Protocol):
 
     def copy_sequence(self, source: int, target: int) -> None:
         """Make ``target`` (empty before) hold what ``source`` holds; shares the memory."""
+
+    def memory_report(self) -> str:
+        """Return what was planned beside what was taken, as lines of text; '' if unknown."""
 
     def close(self) -> None:
         """Free context, then model; safe to call twice."""

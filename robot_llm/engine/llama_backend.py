@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from robot_llm.engine.abort import LlamaAbortFlag
 from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_batch import LlamaBatch
+from robot_llm.engine.llama_context import open_llama_context, plan_context
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
-from robot_llm.engine.model import (
-    check_context, GGML_TYPES, load_model, metadata, read_info, ShouldStop)
-from robot_llm.errors import DecodeError, ModelLoadError, OutOfMemoryError
+from robot_llm.engine.memory import check_memory, memory_report
+from robot_llm.engine.model import check_gguf, load_model, metadata, read_info, ShouldStop
+from robot_llm.errors import DecodeError, ModelLoadError
 from robot_llm.settings import model_file, resolve_n_threads, Settings
-
-FLASH_ATTN = {'auto': llama.LLAMA_FLASH_ATTN_TYPE_AUTO,
-              'on': llama.LLAMA_FLASH_ATTN_TYPE_ENABLED,
-              'off': llama.LLAMA_FLASH_ATTN_TYPE_DISABLED}
 
 ABORTED = 2
 """``llama_decode``: aborted, the finished ubatches stay in the memory."""
@@ -56,11 +54,14 @@ class LlamaCppBackend:
         LLAMA_LOG.install(log_sink, is_muted=lambda: self.abort.is_set)
         llama.llama_backend_init()
         path = model_file(settings)
+        check_gguf(path)
+        shape = read_shape(path)
+        self._plan = check_memory(shape, settings.model)
         self._model: llama.llama_model_p | None = load_model(
             path, settings.model, should_stop=should_stop)
         self._vocab = llama.llama_model_get_vocab(self._model)
         try:
-            self.info = read_info(self._model, path, settings.model)
+            self.info = read_info(self._model, path, settings.model, shape)
         except ModelLoadError:
             self.close()
             raise
@@ -128,28 +129,12 @@ class LlamaCppBackend:
     ) -> None:
         """Allocate the KV cache, the compute buffers and the batch."""
         self._free_context()
-        num_tokens = n_ctx + num_reserved_tokens
-        check_context(self.info, self._settings, num_tokens)
-        params = llama.llama_context_default_params()
-        params.n_ctx = num_tokens
-        params.n_batch = self._settings.n_batch
-        params.n_ubatch = min(self._settings.n_ubatch, self._settings.n_batch)
-        params.n_seq_max = num_sequences
-        params.kv_unified = True  # sequences share cells, so that a copy costs nothing
-        if with_hidden_states:
-            # Per token, beside the logits. llama.cpp then makes logits of every token of a batch.
-            params.embeddings = True
-            params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
+        self._plan = plan_context(self.info, self._settings, num_reserved_tokens)
         self._has_hidden_states = with_hidden_states
-        params.n_threads = params.n_threads_batch = self._n_threads
-        params.flash_attn_type = FLASH_ATTN[self._settings.flash_attn]
-        params.type_k = GGML_TYPES[self._settings.type_k]
-        params.type_v = GGML_TYPES[self._settings.type_v]
-        self._context = llama.llama_init_from_model(self._model, params)
-        if not self._context:
-            raise OutOfMemoryError(
-                f'model.n_ctx={n_ctx}: {LLAMA_LOG.reason("llama.cpp could not make a context")}; '
-                'lower model.n_ctx or model.n_ubatch')
+        self._context = open_llama_context(
+            self._model, self._settings, num_tokens=n_ctx + num_reserved_tokens,
+            num_sequences=num_sequences, n_threads=self._n_threads,
+            with_hidden_states=with_hidden_states)
         self._memory = llama.llama_get_memory(self._context)
         if self._uses_abort:
             self.abort.attach(self._context)
@@ -218,6 +203,10 @@ class LlamaCppBackend:
     def copy_sequence(self, source: int, target: int) -> None:
         """Make ``target`` hold what ``source`` holds; shares the cells."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def memory_report(self) -> str:
+        """Return what was planned beside what llama.cpp says it took, as lines of text."""
+        return memory_report(self._plan)
 
     def _free_context(self) -> None:
         if self._context is not None:

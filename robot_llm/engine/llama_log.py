@@ -6,6 +6,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as llama
 
+INFO = 2
 WARNING = 3
 """``GGML_LOG_LEVEL_WARN``; ggml: NONE 0, DEBUG 1, INFO 2, WARN 3, ERROR 4, CONT 5."""
 ERROR = 4
@@ -62,7 +63,8 @@ class LlamaLog:
         self._pending += text.decode('utf-8', 'replace')
         *whole, self._pending = self._pending.split('\n')
         for line in filter(None, (piece.strip() for piece in whole)):
-            self.lines.append((self._level, line))
+            if self._level >= INFO:
+                self.lines.append((self._level, line))
             if self.sink is not None:
                 self.sink(self._level, line)
 

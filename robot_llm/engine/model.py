@@ -1,4 +1,4 @@
-"""A GGUF file → a loaded model; what it needs in memory; on which device it really runs."""
+"""A GGUF file → a loaded model; on which device it really runs."""
 
 from collections.abc import Callable
 import ctypes
@@ -9,18 +9,12 @@ import re
 
 import llama_cpp.llama_cpp as llama
 
+from robot_llm.core.memory_plan import BYTES_PER_VALUE
+from robot_llm.core.model_shape import ModelShape
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.engine.llama_log import LLAMA_LOG
-from robot_llm.errors import ConfigError, ModelLoadError, OutOfMemoryError
-from robot_llm.roofline import kv_bytes_per_token
+from robot_llm.errors import ModelLoadError
 from robot_llm.settings import ModelSettings
-
-GGML_TYPES = {
-    'f32': llama.GGML_TYPE_F32, 'f16': llama.GGML_TYPE_F16,
-    'q8_0': llama.GGML_TYPE_Q8_0, 'q4_0': llama.GGML_TYPE_Q4_0,
-}
-BYTES_PER_VALUE = {'f32': 4.0, 'f16': 2.0, 'q8_0': 34 / 32, 'q4_0': 18 / 32}
-"""Of a KV cache type; the quantised ones store blocks of 32 with a two-byte scale (ggml)."""
 
 LOAD_MODES = {
     (False, False): llama.LLAMA_LOAD_MODE_NONE, (True, False): llama.LLAMA_LOAD_MODE_MMAP,
@@ -54,20 +48,6 @@ def check_gguf(path: Path) -> None:
             'download is incomplete (a Git LFS pointer, an HTML page)')
 
 
-def available_bytes(meminfo: Path = Path('/proc/meminfo')) -> int:
-    """
-    Return how much memory can be taken without swapping [bytes]; 0 where nobody says.
-
-    ``MemAvailable`` counts the page cache, which ``free`` memory leaves out; on a Jetson the GPU
-    draws from the same.
-    """
-    try:
-        match = re.search(r'^MemAvailable:\s+(\d+) kB', meminfo.read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(match.group(1)) * 1024 if match else 0
-
-
 def load_model(
     path: Path, settings: ModelSettings, *, should_stop: ShouldStop = lambda: False,
 ) -> llama.llama_model_p:
@@ -77,7 +57,6 @@ def load_model(
     :param should_stop: asked while loading; True gives up, since a shutdown cannot wait for it
     :raises ModelLoadError: with file, llama.cpp's reason and the remedy
     """
-    check_gguf(path)
     if settings.n_gpu_layers and not llama.llama_supports_gpu_offload():
         raise ModelLoadError(
             f'model.n_gpu_layers={settings.n_gpu_layers}, but this llama-cpp-python was built '
@@ -113,31 +92,29 @@ def num_offloaded() -> tuple[int, int]:
     return 0, 0
 
 
-def read_info(model: llama.llama_model_p, path: Path, settings: ModelSettings) -> ModelInfo:
+def read_info(
+    model: llama.llama_model_p, path: Path, settings: ModelSettings, shape: ModelShape,
+) -> ModelInfo:
     """
     Read the facts that the rest of the engine needs.
+
+    :param shape: from the file's header
 
     :raises ModelLoadError: if the file holds no decoder (an embedding or encoder model)
     """
     if not llama.llama_model_has_decoder(model):
         raise ModelLoadError(f'{path}: this model generates no text; use an instruct GGUF')
     vocab = llama.llama_model_get_vocab(model)
-    architecture = metadata(model, 'general.architecture')
-    n_head = llama.llama_model_n_head(model)
-    head_dim = llama.llama_model_n_embd(model) // max(n_head, 1)
     template = llama.llama_model_chat_template(model, None)
     on_gpu, num_layers = num_offloaded()
     return ModelInfo(
         name=metadata(model, 'general.name') or path.stem,
-        architecture=architecture,
+        architecture=shape.architecture,
         quantization=quantization(model),
         device=f'GPU ({on_gpu}/{num_layers} layers)' if on_gpu else 'CPU',
         num_params=llama.llama_model_n_params(model),
         weight_bytes=llama.llama_model_size(model),
-        kv_bytes_per_token=kv_bytes_per_token(
-            llama.llama_model_n_layer(model), llama.llama_model_n_head_kv(model),
-            int(metadata(model, f'{architecture}.attention.key_length') or head_dim),
-            int(metadata(model, f'{architecture}.attention.value_length') or head_dim),
+        kv_bytes_per_token=shape.kv_bytes_per_token(
             BYTES_PER_VALUE[settings.type_k], BYTES_PER_VALUE[settings.type_v]),
         n_ctx_train=llama.llama_model_n_ctx_train(model),
         n_vocab=llama.llama_vocab_n_tokens(vocab),
@@ -150,7 +127,8 @@ def read_info(model: llama.llama_model_p, path: Path, settings: ModelSettings) -
         bos_token=llama.llama_vocab_bos(vocab),
         adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)),
         n_embd=llama.llama_model_n_embd(model),
-        fingerprint=fingerprint(path))
+        fingerprint=fingerprint(path),
+        shape=shape)
 
 
 def fingerprint(path: Path) -> str:
@@ -190,23 +168,3 @@ def token_text(vocab: llama.llama_vocab_p, token_id: int) -> str:
         return ''
     text = llama.llama_vocab_get_text(vocab, token_id)
     return text.decode('utf-8', 'replace') if text else ''
-
-
-def check_context(info: ModelInfo, settings: ModelSettings, num_tokens: int) -> None:
-    """
-    Refuse a context that cannot work before any memory is taken.
-
-    :param num_tokens: what the context has to hold, pinned prefixes included
-    :raises ConfigError: if ``n_ctx`` is more than the model was trained for
-    :raises OutOfMemoryError: if the KV cache is larger than the available memory
-    """
-    if settings.n_ctx > info.n_ctx_train:
-        raise ConfigError(
-            f'model.n_ctx={settings.n_ctx} exceeds the {info.n_ctx_train} tokens that '
-            f'{info.name} was trained for; lower it')
-    need, available = int(num_tokens * info.kv_bytes_per_token), available_bytes()
-    if available and need > available:
-        raise OutOfMemoryError(
-            f'the KV cache of {num_tokens} tokens needs {need / 2**20:.0f} MiB and '
-            f'{available / 2**20:.0f} MiB are available; lower model.n_ctx, or set model.type_k '
-            'and model.type_v to q8_0')

@@ -116,7 +116,10 @@ class Assembly:
         self._worker = worker
         if self._must_stop:
             worker.close()
-        info = worker.open().backend.info
+        backend = worker.open().backend
+        info = backend.info
+        if report := backend.memory_report():
+            self._node.get_logger().info(f'memory as planned and as taken:\n{report}')
         probe = StallProbe(self._node, settings.status.stall_probe_hz)
         self._parts.callback(probe.close)
         reporter.service = Service(

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from robot_llm.engine import llama_backend, model
+from robot_llm.core.memory_plan import Available
+from robot_llm.engine import llama_context, model
 from robot_llm.engine.llama_backend import LlamaCppBackend
-from robot_llm.engine.model import available_bytes
 from robot_llm.engine.runtime import Runtime
 from robot_llm.errors import ConfigError, ErrorCode, ModelLoadError, OutOfMemoryError
 from robot_llm.settings import Settings
@@ -143,10 +143,11 @@ def test_a_cache_larger_than_the_memory_is_refused_with_the_numbers(
     open_backend: Load, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend = open_backend({'model.n_ctx': 8192})
-    monkeypatch.setattr(model, 'available_bytes', lambda: 100 * 2**20)
+    monkeypatch.setattr(
+        llama_context, 'available_memory', lambda: Available(host=100 * 2**20))
     with pytest.raises(OutOfMemoryError, match=(
-            r'KV cache of 8292 tokens needs 182 MiB and 100 MiB are available; lower '
-            r'model.n_ctx, or set model.type_k and model.type_v to q8_0')) as raised:
+            r'context of 8292 tokens needs \d+ MiB of memory and 100 MiB are available; lower '
+            r'model.n_ctx, set model.type_k (.|\n)*KV cache +186')) as raised:
         backend.open_context(8192, num_reserved_tokens=100, num_sequences=2)
     assert raised.value.code is ErrorCode.OUT_OF_MEMORY
     backend.close()
@@ -156,16 +157,7 @@ def test_a_context_that_llama_cpp_refuses_is_an_error_with_its_reason(
     open_backend: Load, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     backend = open_backend()
-    monkeypatch.setattr(llama_backend.llama, 'llama_init_from_model', lambda *_: None)
-    with pytest.raises(OutOfMemoryError, match=r'model.n_ctx=512: .*; lower model.n_ctx'):
+    monkeypatch.setattr(llama_context.llama, 'llama_init_from_model', lambda *_: None)
+    with pytest.raises(OutOfMemoryError, match=r'model.n_ctx=4096: .*; lower model.n_ctx'):
         backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
     backend.close()
-
-
-def test_available_memory_is_what_linux_says(tmp_path: Path) -> None:
-    meminfo = tmp_path / 'meminfo'
-    meminfo.write_text('MemTotal:  9 kB\nMemFree:   1 kB\nMemAvailable:      5 kB\n')
-    assert available_bytes(meminfo) == 5 * 1024
-    meminfo.write_text('MemTotal:  9 kB\n')
-    assert available_bytes(meminfo) == 0
-    assert available_bytes(tmp_path / 'missing') == 0

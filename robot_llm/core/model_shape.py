@@ -1,0 +1,163 @@
+"""The facts of a GGUF header that a model's memory and speed depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+import re
+from typing import Any, Final, NamedTuple
+
+LAYER: Final = re.compile(r'blk\.(\d+)\.(.+)')
+KEEPS_KEYS: Final = ('attn_k.weight', 'attn_kv_a_mqa.weight')
+"""Tensors of a layer that keeps keys and values, whatever else is in it."""
+
+
+class Tensor(NamedTuple):
+    """How large one tensor is; sums are written the same way."""
+
+    num_params: int
+    num_bytes: int
+
+
+NOTHING: Final = Tensor(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block of the model."""
+
+    dense: Tensor
+    """What every token passes through."""
+    experts: Tensor
+    """All experts of a mixture together; nothing in a dense layer."""
+    n_head_kv: int
+    """Key and value heads in the cache; 0 where the layer keeps none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """What is multiplied, read and kept for one token; see ``shape_from_header``."""
+
+    name: str
+    architecture: str
+    layers: tuple[Layer, ...]
+    embedding: Tensor
+    """The input table; one row of it is read for a token."""
+    output: Tensor
+    """The output matrix; the input table again where ``is_tied``."""
+    rest: Tensor
+    """The last norm and whatever else belongs to no layer."""
+    is_tied: bool
+    n_embd: int
+    n_ff: int
+    n_head: int
+    key_length: int
+    value_length: int
+    n_vocab: int
+    n_ctx_train: int
+    n_expert: int
+    n_expert_used: int
+
+    @property
+    def whole(self) -> Tensor:
+        """Everything in the file; a tied table counts once."""
+        parts = [part for layer in self.layers for part in (layer.dense, layer.experts)]
+        parts += [self.rest, self.embedding, *([] if self.is_tied else [self.output])]
+        return _sum(parts)
+
+    @property
+    def active_layers(self) -> Tensor:
+        """What one token is multiplied with in the layers: of a mixture its active experts."""
+        share = self.n_expert_used / self.n_expert if self.n_expert else 1.0
+        return Tensor(
+            sum(layer.dense.num_params + round(share * layer.experts.num_params)
+                for layer in self.layers),
+            sum(layer.dense.num_bytes + round(share * layer.experts.num_bytes)
+                for layer in self.layers))
+
+    @property
+    def read_per_token(self) -> int:
+        """Weights that a decode at batch 1 reads: active layers and output matrix [bytes]."""
+        return self.active_layers.num_bytes + self.output.num_bytes
+
+    def kv_bytes_per_token(self, bytes_k: float, bytes_v: float) -> float:
+        """
+        Return what one token adds to the KV cache [bytes].
+
+        :param bytes_k: per element of K: 2 for f16, 34/32 for q8_0, 18/32 for q4_0
+        :param bytes_v: the same for V
+        """
+        return sum(layer.n_head_kv for layer in self.layers) * (
+            self.key_length * bytes_k + self.value_length * bytes_v)
+
+
+def shape_from_header(
+    metadata: Mapping[str, Any], tensors: Mapping[str, Tensor],
+) -> ModelShape:
+    """
+    Read the shape out of a GGUF header.
+
+    Traps it looks at: an output matrix may be the input table (tied), and is then multiplied
+    although the file holds it once; of a mixture of experts only the active ones are; heads of
+    keys and values may differ from layer to layer, and a recurrent layer has none.
+
+    :param metadata: the file's values by key; arrays of numbers as lists
+    :param tensors: by name
+    :raises KeyError: if a value that every decoder has is missing
+    """
+    architecture = str(metadata['general.architecture'])
+
+    def fact(key: str, default: Any = None) -> Any:
+        value = metadata.get(f'{architecture}.{key}', default)
+        if value is None:
+            raise KeyError(f'{architecture}.{key}')
+        return value
+
+    n_layer, n_embd = int(fact('block_count')), int(fact('embedding_length'))
+    heads = _per_layer(fact('attention.head_count', 0), n_layer)
+    heads_kv = _per_layer(fact('attention.head_count_kv', heads), n_layer)
+    head_dim = n_embd // max(*heads, 1)
+    embedding = tensors.get('token_embd.weight', NOTHING)
+    output = tensors.get('output.weight')
+    parts: list[dict[str, Tensor]] = [{} for _ in range(n_layer)]
+    rest = []
+    for name, tensor in tensors.items():
+        if (match := LAYER.fullmatch(name)) and int(match.group(1)) < n_layer:
+            parts[int(match.group(1))][match.group(2)] = tensor
+        elif name not in ('token_embd.weight', 'output.weight'):
+            rest.append(tensor)
+    return ModelShape(
+        name=str(metadata.get('general.name', '')),
+        architecture=architecture,
+        layers=tuple(_layer(part, n_head_kv) for part, n_head_kv in zip(parts, heads_kv)),
+        embedding=embedding,
+        output=output or embedding,
+        rest=_sum(rest),
+        is_tied=output is None,
+        n_embd=n_embd,
+        n_ff=max(_per_layer(fact('feed_forward_length', 0), n_layer), default=0),
+        n_head=max(heads, default=0),
+        key_length=int(fact('attention.key_length', head_dim)),
+        value_length=int(fact('attention.value_length', head_dim)),
+        n_vocab=_count(fact('vocab_size', metadata.get('tokenizer.ggml.tokens', 0))),
+        n_ctx_train=int(fact('context_length', 0)),
+        n_expert=int(fact('expert_count', 0)),
+        n_expert_used=int(fact('expert_used_count', 0)))
+
+
+def _per_layer(value: Any, n_layer: int) -> list[int]:
+    return [int(v) for v in value] if isinstance(value, list) else [int(value)] * n_layer
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, list) else int(value)
+
+
+def _layer(tensors: Mapping[str, Tensor], n_head_kv: int) -> Layer:
+    experts = [tensor for name, tensor in tensors.items() if '_exps.' in name]
+    dense = [tensor for name, tensor in tensors.items() if '_exps.' not in name]
+    keeps_keys = any(name in tensors for name in KEEPS_KEYS) or (
+        'attn_qkv.weight' in tensors and 'ssm_conv1d.weight' not in tensors)
+    return Layer(_sum(dense), _sum(experts), n_head_kv if keeps_keys else 0)
+
+
+def _sum(tensors: list[Tensor]) -> Tensor:
+    return Tensor(sum(t.num_params for t in tensors), sum(t.num_bytes for t in tensors))
