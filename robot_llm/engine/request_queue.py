@@ -70,8 +70,7 @@ class RequestQueue:
         """
         Refuse a request that ``submit`` would refuse now.
 
-        :raises QueueFullError: if the policy leaves no place
-        :raises EngineError: if the engine is no longer usable
+        :raises RobotLlmError: what ``submit`` would raise
         """
         with self.changed:
             self._check_usable()
@@ -101,11 +100,7 @@ class RequestQueue:
             self.changed.notify_all()
 
     def call(self, command: Command) -> None:
-        """
-        Let the worker run a command between two requests.
-
-        :raises EngineError: if the engine is no longer usable
-        """
+        """Let the worker run a command between two requests; raises as ``submit`` does."""
         with self.changed:
             self._check_usable()
             self._commands.append(command)
@@ -187,9 +182,11 @@ class RequestQueue:
     # Only the worker's thread calls these.
 
     def take_commands(self) -> list[Command]:
-        """Return the commands that have come, in order."""
-        commands, self._commands = self._commands, []  # at once: no lock needed
-        return commands
+        """Return the commands that have come, in order; nothing aborts their decodes."""
+        with self.changed:
+            self._clear_abort()  # it may be set still: the last request was stopped
+            commands, self._commands = self._commands, []
+            return commands
 
     def take(self, timeout_s: float) -> Request | None:
         """
@@ -207,9 +204,12 @@ class RequestQueue:
     def _start_next(self) -> Request | None:
         if self.must_leave or self._commands or (request := self._scheduler.start_next()) is None:
             return None
+        self._clear_abort()
+        return request
+
+    def _clear_abort(self) -> None:
         assert self._abort is not None, 'nothing runs before the engine is open'
         self._abort.clear()
-        return request
 
     @property
     def must_leave(self) -> bool:
@@ -228,8 +228,7 @@ class RequestQueue:
             request.stop_clock.idle_s = now_s = self._clock()
             if self.is_abandoned or self.must_leave or not request.take_restart(now_s):
                 return False
-            assert self._abort is not None, 'nothing runs before the engine is open'
-            self._abort.clear()
+            self._clear_abort()
             self._emit(Restarted(request, request.scene, request.latch, request.clock))
             request.apply(RequestEvent.SLOT_GRANTED)
             return True

@@ -24,7 +24,6 @@ from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import profiles_folder, read_settings
-from robot_llm.ros.reload import ProfileReloader
 from robot_llm.ros.reporter import Reporter
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.service import Service
@@ -106,8 +105,6 @@ class Assembly:
         if settings.client.grace_s:
             watch = ClientWatch(self._node, dispatcher, settings.client.grace_s)
             self._parts.callback(watch.close)
-        reloader = ProfileReloader(self._node, lambda: reporter.service)
-        self._parts.callback(reloader.close)
         streamer.open()
         self._parts.callback(streamer.close)
         if hang_s := settings.engine.hang_s:

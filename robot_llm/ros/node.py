@@ -11,6 +11,7 @@ from robot_llm.ros.assembly import Assembly, open_llama_backend, OpenBackend
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import declare_parameters, guard_changes, status_lease_s
+from robot_llm.ros.reload import ProfileReloader
 from robot_llm.ros.service import Service
 from robot_llm.ros.transition import (
     deactivate, logged_transition, refuse_illegal_transitions)
@@ -37,6 +38,7 @@ class RobotLlmNode(LifecycleNode):
         self._health = Health(self, self._lifecycle_label, status_lease_s(self))
         self._goal_server = GoalServer(
             self, self._health.note_refusal, self._health.publish_status)
+        self._reloader = ProfileReloader(self, lambda: self._service)
         self._assembly = Assembly(
             self, self._goal_server, self._health, open_backend, self._leave_active)
         guard_changes(
@@ -112,6 +114,7 @@ class RobotLlmNode(LifecycleNode):
     def _free(self) -> None:
         self._stop_goals()
         self._assembly.close()
+        self._reloader.give_up()
         self._service = None
         self._goal_server.attach(None)
         self._health.attach(None)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from rclpy.task import Future
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import NotActiveError, RobotLlmError
+from robot_llm.errors import EngineError, NotActiveError, RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
 from robot_llm.ros.parameters import profiles_folder
@@ -16,12 +17,14 @@ from std_srvs.srv import Trigger
 
 class ProfileReloader:
     """
-    The service of a configured node.
+    The service; lives as long as the node, so that no answer is left without a server.
 
     The files are checked on the executor; the worker then swaps them between two goals. The
-    callback is a coroutine: it waits for the worker without holding the executor.
+    callback is a coroutine: it waits for the worker without holding the executor. It has a
+    callback group of its own, which rclpy holds for as long as it waits: in the node's own one
+    no cancel and no scene would come through until the running goal is over.
 
-    :param service: returns what the profiles are swapped in
+    :param service: returns what the profiles are swapped in; None while nothing is configured
     """
 
     def __init__(self, node: Node, service: Callable[[], Service | None]) -> None:
@@ -29,12 +32,13 @@ class ProfileReloader:
         self._find_service = service
         self._swapping: Future | None = None
         self._server = node.create_service(
-            Trigger, '~/reload_profiles', self._reload_callback)
+            Trigger, '~/reload_profiles', self._reload_callback,
+            callback_group=MutuallyExclusiveCallbackGroup())
 
     async def _reload_callback(self, _request: Any, response: Any) -> Any:
         try:
-            service = self._find_service()
-            assert service is not None, 'the service is closed before it goes'
+            if (service := self._find_service()) is None:
+                raise NotActiveError('the node is not configured; configure reads the profiles')
             settings = service.settings
             profiles = load_profiles(profiles_folder(settings), settings.limits)
             check_default_profile(profiles, settings.profiles.default)
@@ -60,19 +64,25 @@ class ProfileReloader:
                 runtime.reload(profiles)
             except RobotLlmError as error:
                 problem = error
+            except Exception as error:
+                future.set_result(EngineError(f'{type(error).__name__}: {error}'))
+                raise  # the engine is not usable any more
             future.set_result(problem)
-            # A coroutine is resumed when the executor wakes up, and a future wakes nobody.
-            if (executor := self._node.executor) is not None:
-                executor.create_task(_nothing)
+            self._wake()
 
         service.worker.requests.call(reload)
         return future
 
-    def close(self) -> None:
-        """Answer who still waits for a worker that has left, and destroy the service."""
+    def give_up(self) -> None:
+        """Answer who still waits for a worker that has left."""
         if self._swapping is not None and not self._swapping.done():
             self._swapping.set_result(NotActiveError('the node was cleaned up meanwhile'))
-        self._node.destroy_service(self._server)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the executor resume the coroutine; a future that is done does not wake it."""
+        if (executor := self._node.executor) is not None:
+            executor.create_task(_nothing)
 
 
 def _nothing() -> None:

@@ -7,7 +7,8 @@ import shutil
 import pytest
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
-from ros_node import DEFAULTS, SCRIPTED
+from ros_lifecycle import Lifecycle
+from ros_node import DEFAULTS, SCRIPTED, TIMEOUT_S
 from ros_planner import Planner, reasons
 from std_srvs.srv import Trigger
 
@@ -59,6 +60,44 @@ def test_a_bad_file_leaves_the_old_profiles_and_says_why(
     assert 'the old profiles stay' in response.message
     assert "'fly' is not one of the words" in response.message
     assert reloading.answer('say-slow').result.decision == 'slow'
+
+
+def test_a_reload_that_waits_for_a_goal_holds_up_no_cancel(
+    reloading: Planner, drive: Path,
+) -> None:
+    """No cancel, no scene and no goal came through until the running goal was over."""
+    running = reloading.ask('hold-detail:r2 say-slow')
+    reloading.node_process.wait_for_gate('r2')
+    service = reloading.node.create_client(
+        Trigger, f'{reloading.node_process.name}/reload_profiles')
+    assert service.wait_for_service(TIMEOUT_S)
+    future = service.call_async(Trigger.Request())
+    # Whether the reload waits already cannot be seen: what it holds up would be.
+    queued = reloading.ask('say-slow')
+    assert queued.wait_for(lambda: queued.is_accepted, TIMEOUT_S)
+    running.cancel()
+    reloading.finish(running)
+    assert running.result.finish_reason == FinishReason.CANCELED
+    reloading.wait_for(future.done, 'the answer of the reload')
+    assert future.result().success
+    assert reloading.finish(queued).finish_reason == FinishReason.STOP
+
+
+def test_a_reload_is_given_up_with_the_node_that_it_waits_in(reloading: Planner) -> None:
+    running, manager = reloading.ask('hold-hang:r3 say-slow'), Lifecycle(reloading)
+    reloading.node_process.wait_for_gate('r3')
+    service = reloading.node.create_client(
+        Trigger, f'{reloading.node_process.name}/reload_profiles')
+    assert service.wait_for_service(TIMEOUT_S)
+    future = service.call_async(Trigger.Request())
+    assert manager.deactivate()
+    reloading.node_process.open_gate('r3')
+    reloading.finish(running)
+    assert manager.cleanup()
+    reloading.wait_for(future.done, 'the answer of the reload')
+    assert not reload(reloading).success
+    assert manager.configure() and manager.activate()
+    assert reload(reloading).success
 
 
 def test_the_running_goal_ends_as_it_began_and_a_waiting_one_is_told(
