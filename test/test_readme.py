@@ -20,7 +20,7 @@ from robot_llm.settings import Settings
 SOURCES = '\n'.join(path.read_text(encoding='utf-8') for path in sorted(PACKAGE.rglob('*.py')))
 
 
-@pytest.mark.parametrize(('path', 'marker', 'make'), PRINTED, ids=lambda item: str(item)[-20:])
+@pytest.mark.parametrize(('path', 'marker', 'make'), PRINTED, ids=[p[1] for p in PRINTED])
 def test_a_printed_block_is_what_the_code_prints(path, marker, make):
     assert block(path, marker) == make(), 'run: python test/support/documents.py'
 

@@ -149,8 +149,9 @@ def main(args: Sequence[str] | None = None) -> int:
 def ask(options: argparse.Namespace) -> int:
     """Send the goal that the options describe, print what comes back, return the exit code."""
     with Client(options.node, name='robot_llm_ask') as client:
-        if not client.wait_until_ready(options.timeout):
-            print(f'{options.node} does not answer; is it running and active? '
+        if not client.wait_until_ready(options.timeout, or_failed=True):
+            print(f'{options.node} has failed: {client.failure}' if client.failure else
+                  f'{options.node} does not answer; is it running and active? '
                   f'(ros2 lifecycle get {options.node})', file=sys.stderr)
             return EXIT_NO_NODE
         answer = client.send(

@@ -169,8 +169,8 @@ def main(args: Sequence[str] | None = None) -> int:
         model = device = ''
         try:
             with Client(f'{namespace}/robot_llm', name='demo_planner') as client:
-                if not client.wait_until_ready(LOAD_TIMEOUT_S):
-                    raise DemoError('the node did not become active')
+                if not client.wait_until_ready(LOAD_TIMEOUT_S, or_failed=True):
+                    raise DemoError(client.failure or 'the node did not become active')
                 assert client.status is not None
                 model, device = client.status.model, client.status.device
                 say(f'{model} on {device} is active.')

@@ -8,6 +8,7 @@ from typing import Any, Final
 from action_msgs.msg import GoalStatus
 from rclpy.action import ActionServer
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from robot_llm_msgs.action import Generate
 
 RESULT_TIMEOUT_S: Final = 60
@@ -15,6 +16,14 @@ RESULT_TIMEOUT_S: Final = 60
 
 CANCEL_RACE_S: Final = 1.0
 """How long a result waits for rclpy to make the goal CANCELING; microseconds are the usual."""
+
+BURST: Final = QoSProfile(depth=128)
+"""
+Of the action's services, on both sides; reliable and volatile, as rclpy's default.
+
+The default keeps 10: of more goals, cancels or results within one pause of the other side the
+oldest are dropped without a word, and a client waits for ever.
+"""
 
 SENDS_ARE_SEEN: Final = all(
     hasattr(ActionServer, name) for name in ('_send_result_response', '_execute_expire_goals'))
@@ -45,6 +54,9 @@ class StreamingActionServer(ActionServer):
             goal_callback=goal_callback,
             handle_accepted_callback=handle_accepted_callback,
             cancel_callback=cancel_callback,
+            goal_service_qos_profile=BURST,
+            result_service_qos_profile=BURST,
+            cancel_service_qos_profile=BURST,
             result_timeout=RESULT_TIMEOUT_S)
         self._owner = node
         self._sent_lock = Lock()

@@ -1,6 +1,7 @@
 """A planner's side of the action: send a goal, follow its stream, cancel it, take its result."""
 
 from threading import Condition, Thread
+import time
 from typing import Final
 import uuid
 
@@ -12,6 +13,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
+from robot_llm.ros.action_server import BURST
 from robot_llm.ros.answer import Answer, TokenCallback
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Scene, Status, Token
@@ -45,7 +47,9 @@ class Client:
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self.node: Node = rclpy.create_node(name, context=self._context)
-        self._action = ActionClient(self.node, Generate, f'{server}/generate')
+        self._action = ActionClient(
+            self.node, Generate, f'{server}/generate', goal_service_qos_profile=BURST,
+            result_service_qos_profile=BURST, cancel_service_qos_profile=BURST)
         self._answers: dict[bytes, Answer] = {}
         self._changed = Condition()
         self.status: Status | None = None
@@ -89,23 +93,33 @@ class Client:
         self.node.destroy_node()
         rclpy.shutdown(context=self._context)
 
-    def wait_until_ready(self, timeout_s: float) -> bool:
-        """Wait until the node is active and every topic is connected; False if time runs out."""
+    def wait_until_ready(self, timeout_s: float, *, or_failed: bool = False) -> bool:
+        """
+        Wait until the node is active and every topic is connected; False if time runs out.
+
+        :param or_failed: do not wait on for a node that says it has failed; ``failure`` tells why
+        """
         def is_ready() -> bool:
             return (self.status is not None
-                    and self.status.state not in (Status.STATE_UNSET, Status.STATE_LOADING)
+                    and self.status.state not in (
+                        Status.STATE_UNSET, Status.STATE_LOADING, Status.STATE_FAILED)
                     and self._action.server_is_ready()
                     and self._scene.get_subscription_count() > 0
                     and self.node.count_publishers(self._decisions.topic_name) > 0)
 
         with self._changed:
             # Discovery has no callback: look again with every heartbeat, and in between.
-            end_s = self.node.get_clock().now().nanoseconds * 1e-9 + timeout_s
+            end_s = time.monotonic() + timeout_s
             while not is_ready():
-                if self.node.get_clock().now().nanoseconds * 1e-9 > end_s:
+                if time.monotonic() > end_s or (or_failed and self.failure):
                     return False
                 self._changed.wait(0.05)
             return True
+
+    @property
+    def failure(self) -> str:
+        """Why the node is not usable, as its status says; empty if it does not say so."""
+        return self.status.failure if self.status is not None else ''
 
     @property
     def is_node_present(self) -> bool:

@@ -107,7 +107,8 @@ class Health:
     def _status_message(self) -> Status:
         service, request = self._service, self._request
         status = Status(
-            stamp=self._node.get_clock().now().to_msg(), last_refusal=self._last_refusal)
+            stamp=self._node.get_clock().now().to_msg(), last_refusal=self._last_refusal,
+            failure=self.failure)
         if service is not None:
             info = service.model_info
             status.model, status.device = info.name, info.device

@@ -66,7 +66,8 @@ class RobotLlmNode(LifecycleNode):
         self._health.set_loading()
         try:
             service = self._assembly.build()
-        except BaseException:
+        except BaseException as error:
+            self._health.failure = str(error) or type(error).__name__
             self._free()
             raise
         self._service = service

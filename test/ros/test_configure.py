@@ -46,6 +46,9 @@ def test_wrong_parameters_are_all_named_and_can_be_corrected(
                 'smapling.top_k.*sampling.top_k', 'engine.chunk_tokens=4096 is above'):
             assert re.search(f'configure: .*{sentence}', node.log), node.log
         check_unconfigured(planner, manager)
+        planner.wait_for_state(Status.STATE_FAILED)
+        assert "preempt.policy='oldest_wins'" in planner.failure
+        assert not planner.wait_until_ready(TIMEOUT_S, or_failed=True)
         assert not manager.configure()
         assert manager.set_text('preempt.policy', 'queue') == ''
         assert not manager.configure()

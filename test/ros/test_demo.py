@@ -5,6 +5,7 @@ from pathlib import Path
 import subprocess
 import sys
 
+from robot_llm.cli.demo import LOAD_TIMEOUT_S
 from robot_llm.core.session import TokenKind
 from robot_llm_msgs.msg import GenerationStats
 
@@ -45,9 +46,11 @@ def test_a_model_that_is_not_there_ends_it_with_the_nodes_own_words(
     path.write_bytes(b'no model')
     done = subprocess.run(
         [sys.executable, '-m', 'robot_llm.cli.demo', '--json', '--model', str(path)],
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        capture_output=True, text=True, timeout=LOAD_TIMEOUT_S / 2, check=False)
     assert done.returncode == 1
-    assert json.loads(done.stdout)['ok'] is False
+    report = json.loads(done.stdout)
+    assert report['ok'] is False
+    assert 'it is no GGUF file' in report['problems'][0]
     assert 'it is no GGUF file' in done.stderr
     assert 'Traceback' not in done.stderr
     assert TokenKind.END.name not in done.stderr
