@@ -68,6 +68,7 @@ setup(
             'demo = robot_llm.cli.demo:main',
             'evaluate = robot_llm.evaluation.main:main',
             'monitor = robot_llm.cli.monitor:main',
+            'bench = robot_llm.bench.main:main',
         ],
     },
 )

@@ -1,6 +1,7 @@
 """The engine without ROS: its costs against bare llama.cpp, in the same run."""
 
-from collections.abc import Callable, Iterator
+import argparse
+from collections.abc import Iterator
 import datetime
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from robot_llm.bench.bare import BareLoop, Binding
 from robot_llm.bench.sample import Figure, interleave, ratio
+from robot_llm.bench.suite import Context, Finding
 from robot_llm.core.event import Decided, Delta, Event, Finished
 from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
 from robot_llm.core.timing import Stage
@@ -23,8 +25,6 @@ from robot_llm.profile import (
 from robot_llm.profile_file import load_profiles
 from robot_llm.settings import resolve_n_threads, Settings
 
-Say = Callable[[str], None]
-
 STORY: Final = 'Tell a long story about a robot that crosses a city, street by street. '
 NUM_TOKENS: Final = 48
 """Of one measured answer: long enough for a mean, short enough for many runs."""
@@ -36,6 +36,26 @@ TALK: Final = ResponseProfile(
                DecisionWord(word='Sorry', meaning='I do not')),
         fallback='Sorry', min_confidence=0.0),
     detail=DetailRules(kind='text'))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what only this suite takes."""
+    parser.add_argument('--no-abort-callback', action='store_true',
+                        help='let only the chunks bound a stop, as on a GPU')
+
+
+def run(context: Context) -> Iterator[Finding]:
+    """Yield every figure."""
+    settings = context.settings
+    engine = settings.engine.model_copy(
+        update={'use_abort_callback': not context.options.no_abort_callback})
+    bench = EngineBench(settings.model_copy(update={'engine': engine}), context.profiles)
+    try:
+        for name in ('decode', 'prefill', 'reuse', 'forced', 'cancel'):
+            context.say(f'{name} …')
+            yield from getattr(bench, name)(context.num_runs)
+    finally:
+        bench.close()
 
 
 class EngineBench:

@@ -1,80 +1,139 @@
-"""``python -m robot_llm.bench engine``: what the engine costs beside bare llama.cpp."""
+"""How fast, how steady, how close to the hardware: a sub-command per suite, ``all``, ``diff``."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-import json
+from collections.abc import Sequence
 import os
 from pathlib import Path
+import sys
+from typing import Final
 
-from robot_llm.bench.engine import EngineBench
-from robot_llm.bench.machine import describe
-from robot_llm.bench.sample import Figure
-from robot_llm.bench.table import line_of
+from robot_llm.bench.report import Report
+from robot_llm.bench.runner import measure, write_outputs
+from robot_llm.bench.suite import Context, Suite
+from robot_llm.bench.terminal import Terminal
+from robot_llm.errors import RobotLlmError
+from robot_llm.evaluation.workplace import config_folder
 from robot_llm.settings import Settings
 
-PROFILES = Path(__file__).parents[2] / 'config' / 'profiles'
+SUITES: Final = (
+    Suite('engine', 'the engine without ROS beside bare llama.cpp', 'robot_llm.bench.engine'),
+)
+"""In the order of ``bench all``; a suite is added here, and nowhere else."""
 
 
-def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options; exits with 2 and the usage if they are wrong."""
-    parser = argparse.ArgumentParser(prog='bench', description=__doc__)
-    parser.add_argument('suite', choices=['engine'], help='what to measure')
-    parser.add_argument('--model', default=os.environ.get('ROBOT_LLM_MODEL', ''),
-                        help='GGUF file; default: $ROBOT_LLM_MODEL')
-    parser.add_argument('--profiles', type=Path, default=PROFILES, help='profile folder')
-    parser.add_argument('--runs', type=int, default=7, help='runs that count (%(default)s)')
-    parser.add_argument('--chunk-tokens', type=int, default=0,
-                        help='prefill chunk; default: engine.chunk_tokens')
-    parser.add_argument('--no-abort-callback', action='store_true',
-                        help='let only the chunks bound a stop, as on a GPU')
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write the report there')
-    options = parser.parse_args(args)
-    if not options.model:
-        parser.error('no model: give --model FILE, or set ROBOT_LLM_MODEL')
-    if options.runs < 1:
-        parser.error(f'--runs={options.runs} is below 1')
-    return options
+def parser(args: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser; of the suites only the one that ``args`` names is imported."""
+    root = argparse.ArgumentParser(prog='bench', description=__doc__)
+    commands = root.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    asked = next((arg for arg in args if not arg.startswith('-')), '')
+    for suite in SUITES:
+        command = commands.add_parser(suite.name, help=suite.help, description=suite.help)
+        add_options(command)
+        if suite.name == asked:
+            suite.add_options(command)
+    everything = commands.add_parser('all', help='every suite, and the page that links them')
+    add_options(everything)
+    everything.add_argument('--only', type=_names, default=(), metavar='NAMES',
+                            help='only these suites, such as sweep,compare')
+    redraw = commands.add_parser('report', help='page and pictures anew from --json files')
+    redraw.add_argument('files', type=Path, nargs='+', metavar='JSON',
+                        help='reports of one machine; their suites stand in one page')
+    add_outputs(redraw)
+    return root
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add what every suite takes."""
+    command.add_argument('--model', default=os.environ.get('ROBOT_LLM_MODEL', ''),
+                         help='GGUF file; default: $ROBOT_LLM_MODEL')
+    command.add_argument('--profiles', type=Path, default=config_folder() / 'profiles',
+                         help='profile folder')
+    command.add_argument('--runs', type=_positive,
+                         help='runs that count; default: 7, with --quick 3')
+    command.add_argument('--quick', action='store_true', help='an answer soon, a wider spread')
+    command.add_argument('--n-ctx', type=_positive, help='context [tokens]; default: model.n_ctx')
+    command.add_argument('--threads', type=_positive, help='default: model.n_threads')
+    command.add_argument('--chunk-tokens', type=_positive,
+                         help='prefill chunk [tokens]; default: engine.chunk_tokens')
+    add_outputs(command)
+
+
+def add_outputs(command: argparse.ArgumentParser) -> None:
+    """Add where the report goes."""
+    command.add_argument('--json', type=Path, metavar='FILE', help='every value, for bench diff')
+    command.add_argument('--html', type=Path, metavar='FILE', help='one page with its pictures')
+    command.add_argument('--png', type=Path, metavar='FOLDER', help='the pictures as files')
+    command.add_argument('--quiet', action='store_true', help='no progress')
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f'{text} is below 1')
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.split(',')))
+    known = [suite.name for suite in SUITES]
+    if strange := set(names) - set(known):
+        raise argparse.ArgumentTypeError(
+            f'{", ".join(sorted(strange))}: there are {", ".join(known)}')
+    return names
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Return the settings that the options ask for."""
-    flat: dict[str, object] = {
-        'model.path': options.model, 'engine.use_abort_callback': not options.no_abort_callback}
-    if options.chunk_tokens:
-        flat['engine.chunk_tokens'] = options.chunk_tokens
+    """
+    Return the settings that the options ask for.
+
+    :raises ConfigError: if they do not fit each other
+    """
+    flat: dict[str, object] = {'model.path': options.model}
+    for name, key in (('n_ctx', 'model.n_ctx'), ('threads', 'model.n_threads'),
+                      ('chunk_tokens', 'engine.chunk_tokens')):
+        if (value := getattr(options, name)) is not None:
+            flat[key] = value
     return Settings.from_flat(flat)
 
 
-def measure(bench: EngineBench, num_runs: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Yield every figure, with a line of progress before each suite."""
-    for name in ('decode', 'prefill', 'reuse', 'forced', 'cancel'):
-        say(f'{name} …')
-        yield from getattr(bench, name)(num_runs)
+def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: Terminal) -> int:
+    """Measure and write; 0 if every suite came to its end."""
+    context = Context(
+        options=options, settings=settings_of(options), profiles=options.profiles,
+        num_runs=options.runs or (3 if options.quick else 7), is_quick=options.quick,
+        say=terminal.say)
+    report = measure(suites, context, terminal)
+    write_outputs(report, options, terminal)
+    return int(any(suite.error for suite in report.suites))
+
+
+def merged(files: Sequence[Path]) -> Report:
+    """Return the suites of several files under the first one's environment."""
+    reports = [Report.read(path) for path in files]
+    return Report(reports[0].environment, [s for report in reports for s in report.suites])
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Measure, print a table, write the report."""
-    options = parse_args(args)
-    about = describe()
-    print(', '.join(f'{key} {value}' for key, value in about.items()))
-    bench = EngineBench(settings_of(options), options.profiles)
-    info = bench.runtime.backend.info
-    print(f'{info.name} {info.quantization}, {bench.n_threads} thread(s), '
-          f'chunk {bench.runtime.chunk_tokens}, median of {options.runs} runs')
-    figures = []
+    """Run one command; 0 if it did what was asked."""
+    args = sys.argv[1:] if args is None else args
+    root = parser(args)
+    options = root.parse_args(args)
+    terminal = Terminal(is_quiet=options.quiet)
     try:
-        for figure in measure(bench, options.runs, lambda text: print(text, flush=True)):
-            figures.append(figure)
-            print(line_of(figure), flush=True)
-    finally:
-        bench.close()
-    if options.json:
-        options.json.write_text(json.dumps({
-            'machine': about, 'model': info.name, 'quantization': info.quantization,
-            'n_threads': bench.n_threads, 'runs': options.runs,
-            'chunk_tokens': bench.runtime.chunk_tokens,
-            'figures': [figure.as_dict() for figure in figures]}, indent=2) + '\n')
-    return 0
+        if options.command == 'report':
+            write_outputs(merged(options.files), options, terminal)
+            return 0
+        if not options.model:
+            root.error('no model: give --model FILE, or set ROBOT_LLM_MODEL')
+        chosen = [suite for suite in SUITES if suite.name == options.command]
+        if options.command == 'all':
+            chosen = [s for s in SUITES if not options.only or s.name in options.only]
+            options.html = options.html or Path('robot_llm_bench.html')
+        return run_suites(options, chosen, terminal)
+    except RobotLlmError as error:
+        for problem in getattr(error, 'problems', (str(error),)):
+            print(problem, file=sys.stderr)
+        return 1
 
 
 if __name__ == '__main__':

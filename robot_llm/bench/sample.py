@@ -75,12 +75,23 @@ class Figure:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what goes into the JSON report."""
-        return {
+        report = {
             'name': self.name, 'unit': self.unit, 'statistic': self.statistic,
             'quoted': self.quoted, 'median': self.median, 'min': min(self.values),
             'p25': self.percentile(25), 'p75': self.percentile(75), 'p99': self.percentile(99),
             'max': max(self.values), 'target': str(self.target) if self.target else None,
             'is_met': self.is_met, 'note': self.note, 'values': list(self.values)}
+        if self.target is not None:
+            report |= {'limit': self.target.limit, 'is_floor': self.target.is_floor}
+        return report
+
+    @classmethod
+    def from_dict(cls, report: Mapping[str, Any]) -> 'Figure':
+        """Return the figure that ``as_dict`` wrote; what it computed is computed anew."""
+        target = (Target(report['limit'], report['is_floor'])
+                  if report['target'] is not None else None)
+        return cls(report['name'], report['unit'], tuple(report['values']), target,
+                   report['statistic'], report['note'])
 
 
 def yes_or_no(name: str, answers: Sequence[bool], *, note: str = '') -> Figure:

@@ -20,8 +20,8 @@ def quantity(value: float, unit: str) -> str:
     return f'{digits} {unit}'.rstrip()
 
 
-def line_of(figure: Figure) -> str:
-    """Return the lines of one figure, its note below it."""
+def cells_of(figure: Figure) -> tuple[str, str, str]:
+    """Return the quoted value, the quartiles around the median, and the verdict; '' for none."""
     statistic = '' if figure.statistic == 'median' or figure.unit == YES_OR_NO else (
         f'{figure.statistic} ')
     spread = '' if len(figure.values) < 2 or figure.unit == YES_OR_NO else (
@@ -33,6 +33,11 @@ def line_of(figure: Figure) -> str:
         relation = '>=' if figure.target.is_floor else '<='
         wanted = limit if figure.unit == YES_OR_NO else f'{relation} {limit}'
         verdict = f'{"met   " if figure.is_met else "MISSED"} ({wanted})'
-    line = (f'  {figure.name:{NAME_WIDTH}} {statistic + quantity(figure.quoted, figure.unit):>14}'
-            f'  {spread:24}  {verdict}').rstrip()
+    return statistic + quantity(figure.quoted, figure.unit), spread, verdict
+
+
+def line_of(figure: Figure) -> str:
+    """Return the lines of one figure, its note below it."""
+    value, spread, verdict = cells_of(figure)
+    line = f'  {figure.name:{NAME_WIDTH}} {value:>14}  {spread:24}  {verdict}'.rstrip()
     return f'{line}\n      {figure.note}' if figure.note else line

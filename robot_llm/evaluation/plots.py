@@ -1,42 +1,11 @@
-"""The four plots of a report, as PNG bytes; matplotlib is imported only here, when needed."""
+"""The four plots of an evaluation, as PNG bytes."""
 
-from collections.abc import Callable, Mapping
-import io
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from robot_llm.errors import ConfigError
 from robot_llm.evaluation.evaluation import Evaluation, MethodResult
 from robot_llm.evaluation.metrics import confusion, NUM_BINS, reliability, risk_coverage
-
-DPI: Final = 110
-
-
-def _pyplot() -> Any:
-    """
-    Import matplotlib with a backend that needs no display.
-
-    :raises ConfigError: with the command that installs it
-    """
-    try:
-        import matplotlib
-        matplotlib.use('Agg')
-        import matplotlib.pyplot as pyplot
-    except ImportError as error:
-        raise ConfigError(
-            f'plots need matplotlib ({error}): pip install matplotlib') from error
-    return pyplot
-
-
-def _drawn(draw: Callable[[Any, Any], None], num_columns: int = 1) -> bytes:
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(
-        1, num_columns, figsize=(4.2 * num_columns, 3.8), squeeze=False)
-    draw(figure, axes[0])
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format='png', dpi=DPI, bbox_inches='tight',
-                   metadata={'Software': None})
-    pyplot.close(figure)
-    return buffer.getvalue()
+from robot_llm.png_plot import draw_png
 
 
 def draw_reliability(results: list[MethodResult]) -> bytes:
@@ -53,7 +22,7 @@ def draw_reliability(results: list[MethodResult]) -> bytes:
                               fontsize=7)
             axis.set(xlim=(0, 1), ylim=(0, 1.05), xlabel='confidence', ylabel='share right',
                      title=f'{result.method}: ECE {result.figures["ece"]:.3f}')
-    return _drawn(draw, len(results))
+    return draw_png(draw, num_columns=len(results))
 
 
 def draw_confusion(results: list[MethodResult]) -> bytes:
@@ -72,7 +41,7 @@ def draw_confusion(results: list[MethodResult]) -> bytes:
                      title=f'{result.method}: {result.figures["accuracy"]:.0%} right')
             axis.set_xticklabels(words)
             axis.set_yticklabels(words)
-    return _drawn(draw, len(results))
+    return draw_png(draw, num_columns=len(results))
 
 
 def _cells(shares: Any) -> list[tuple[tuple[int, int], float]]:
@@ -88,7 +57,7 @@ def draw_risk_coverage(results: list[MethodResult]) -> bytes:
         axes[0].set(xlabel='coverage: share of scenes decided', ylabel='share of those wrong',
                     xlim=(0, 1), ylim=(0, None), title='risk and coverage')
         axes[0].legend()
-    return _drawn(draw)
+    return draw_png(draw)
 
 
 def draw_learning_curve(curve: list[dict[str, float]]) -> bytes:
@@ -99,7 +68,7 @@ def draw_learning_curve(curve: list[dict[str, float]]) -> bytes:
         axes[0].set(xlabel='situations fitted to', ylabel='held-out accuracy', xlim=(0, None),
                     title='what more scenes would bring')
         axes[0].grid(alpha=0.3)
-    return _drawn(draw)
+    return draw_png(draw)
 
 
 def all_plots(evaluation: Evaluation) -> Mapping[str, bytes]:

@@ -1,12 +1,11 @@
 """An evaluation as a table for the terminal, and as one HTML file that needs nothing else."""
 
-import base64
 from collections.abc import Iterator, Mapping
-import html
-from typing import Any, Final
+from typing import Final
 
 from robot_llm.evaluation.evaluation import Evaluation
 from robot_llm.evaluation.metrics import confusion
+from robot_llm.html_page import HtmlPage
 
 LABELS: Final[Mapping[str, tuple[str, str]]] = {
     'accuracy': ('right', 'share of scenes whose likeliest word is right'),
@@ -65,55 +64,40 @@ def _text_lines(evaluation: Evaluation) -> Iterator[str]:
         yield ', '.join(f'{name} {value:.6g}' for name, value in timing.items())
 
 
-_STYLE: Final = (
-    'body{font:15px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;'
-    'color:#222}table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;'
-    'padding:.3em .7em;text-align:right}td:first-child,th:first-child{text-align:left}'
-    'img{max-width:100%}small{color:#666}')
-
-
 def html_report(evaluation: Evaluation, plots: Mapping[str, bytes]) -> str:
-    """Return one page with its pictures inside; it loads nothing from anywhere."""
-    parts = [
-        '<!doctype html><html lang="en"><meta charset="utf-8">',
-        f'<title>{html.escape(evaluation.title)}</title><style>{_STYLE}</style>',
-        f'<h1>{html.escape(evaluation.title)}</h1>',
-        _table([[name, value] for name, value in evaluation.facts.items()], ['', '']),
-        '<h2>Figures</h2><p>95% intervals by bootstrap over groups of paraphrases.</p>',
-        _figures_table(evaluation)]
-    for name, data in plots.items():
-        encoded = base64.b64encode(data).decode()
+    """Return one page with its pictures inside."""
+    page = HtmlPage(evaluation.title)
+    page.table(evaluation.facts.items())
+    page.heading('Figures')
+    page.paragraph('95% intervals by bootstrap over groups of paraphrases.')
+    _add_figures(page, evaluation)
+    for name, png in plots.items():
         title = name.replace('_', ' ')
-        parts.append(f'<h2>{title.capitalize()}</h2>'
-                     f'<img alt="{title}" src="data:image/png;base64,{encoded}">')
+        page.heading(title.capitalize())
+        page.picture(png, title)
     if evaluation.order_bias:
-        parts += ['<h2>Order of the words in the prompt</h2>', _table(
-            [[', '.join(row['order']), f'{row["accuracy"]:.1%}',
+        page.heading('Order of the words in the prompt')
+        page.table(
+            ([', '.join(row['order']), f'{row["accuracy"]:.1%}',
               *(f'{share:+.1%}' for share in row['excess'].values())]
-             for row in evaluation.order_bias],
+             for row in evaluation.order_bias),
             ['order', 'right', *(f'{word}: chosen − right'
-                                 for word in evaluation.order_bias[0]['excess'])])]
+                                 for word in evaluation.order_bias[0]['excess'])])
     if strangers := evaluation.strangers:
-        parts += ['<h2>Strangers: texts that are no scenes</h2>', _table(
-            [[kind, row['num_texts'], f'{row["fallback"]:.0%}', f'{row["unfamiliar"]:.0%}']
-             for kind, row in (*strangers['kinds'].items(), ('all', strangers))],
-            ['kind', 'texts', 'fall back', 'of these as unfamiliar'])]
+        page.heading('Strangers: texts that are no scenes')
+        page.table(
+            ([kind, row['num_texts'], f'{row["fallback"]:.0%}', f'{row["unfamiliar"]:.0%}']
+             for kind, row in (*strangers['kinds'].items(), ('all', strangers))),
+            ['kind', 'texts', 'fall back', 'of these as unfamiliar'])
     if evaluation.timing:
-        parts += ['<h2>Time and memory</h2>', _table(
-            [[name, f'{value:.6g}'] for name, value in evaluation.timing.items()], ['', ''])]
-    return '\n'.join(parts) + '\n'
+        page.heading('Time and memory')
+        page.table((name, f'{value:.6g}') for name, value in evaluation.timing.items())
+    return page.text()
 
 
-def _figures_table(evaluation: Evaluation) -> str:
-    rows = [[f'{label} — {meaning}', *(
-        figure_text(name, r.figures[name], r.intervals[name]) for r in evaluation.methods)]
-        for name, (label, meaning) in LABELS.items()]
-    return _table(rows, ['', *(result.method for result in evaluation.methods)])
-
-
-def _table(rows: list[list[Any]], header: list[str]) -> str:
-    def line(cells: list[Any], tag: str) -> str:
-        inner = ''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in cells)
-        return f'<tr>{inner}</tr>'
-    body = ''.join(line(row, 'td') for row in rows)
-    return f'<table>{line(header, "th") if any(header) else ""}{body}</table>'
+def _add_figures(page: HtmlPage, evaluation: Evaluation) -> None:
+    page.table(
+        ([f'{label} — {meaning}', *(
+            figure_text(name, r.figures[name], r.intervals[name]) for r in evaluation.methods)]
+         for name, (label, meaning) in LABELS.items()),
+        ['', *(result.method for result in evaluation.methods)])

@@ -41,7 +41,8 @@ link_package() {
   local site_packages share="$venv/share" name
   # What `ros2 run` and `ros2 launch` would start; the same names as in setup.py.
   local programs='node:robot_llm.ros.main ask:robot_llm.cli.ask demo:robot_llm.cli.demo
-    evaluate:robot_llm.evaluation.main monitor:robot_llm.cli.monitor'
+    evaluate:robot_llm.evaluation.main monitor:robot_llm.cli.monitor
+    bench:robot_llm.bench.main'
   if is_done links "$root $programs" && [[ -e $venv/lib/robot_llm/node ]]; then return; fi
   site_packages=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   ln -sfn "$root/robot_llm" "$site_packages/robot_llm"
