@@ -44,7 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
     wanted = tuple(filter(None, config.getoption('--require').split(',')))
     if unknown := set(wanted) - set(SETS):
         raise pytest.UsageError(f'--require={",".join(sorted(unknown))}: sets are {SETS}')
-    config.pluginmanager.register(Required(wanted), 'robot_llm_required')
+    # Of several processes (pytest -n) the one that collects their reports keeps count.
+    if not hasattr(config, 'workerinput'):
+        config.pluginmanager.register(Required(wanted), 'robot_llm_required')
     os.environ.update(ROS_ENVIRONMENT)
     # ROS 2 Humble does not know the discovery range.
     if os.environ.get('ROS_DISTRO') == 'humble':
