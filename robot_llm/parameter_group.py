@@ -52,11 +52,17 @@ class ModelSettings(Group):
 class EngineSettings(Group):
     """``engine.*``: how a generation is cut into pieces that can be stopped."""
 
-    # Bounds how long a stop waits where no abort callback works (CUDA). On the CPU, where it
-    # works, the chunk only costs the overhead of one more call.
+    # llama.cpp computes n_ubatch tokens at once: a longer chunk gains nothing, and what an abort
+    # throws away is the ubatch that was being computed. Below it, the chunk follows max_stall_s.
     chunk_tokens: Annotated[int, Field(
-        ge=1, le=65_536, description='Largest prefill chunk, at most model.n_batch [tokens].',
-    )] = 128
+        ge=0, le=65_536, description=(
+            'Largest prefill chunk, at most model.n_batch; 0 takes model.n_ubatch [tokens].'),
+    )] = 0
+    # One step of a controller that runs at 30 Hz.
+    max_stall_s: Annotated[float, Field(
+        ge=0.001, le=10.0, json_schema_extra={'is_live': True}, description=(
+            'How long a stop may wait for a prefill chunk where none can be aborted (GPU) [s].'),
+    )] = 0.03
     use_abort_callback: Annotated[bool, Field(
         description='Stop inside a running llama_decode; works on the CPU only.')] = True
     # A chunk takes a few seconds on the slowest robot; a hang lasts for ever.

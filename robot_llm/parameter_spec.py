@@ -119,7 +119,7 @@ def _spec_from_field(name: str, info: FieldInfo, *, is_live: bool) -> ParameterS
     return ParameterSpec(
         name, info.default, type(info.default), info.description,
         choices=get_args(info.annotation), remedy=str(extra.get('remedy', '')),
-        is_live=is_live, **limits)
+        is_live=is_live or bool(extra.get('is_live')), **limits)
 
 
 def near_match(name: str, known: Sequence[str]) -> str:

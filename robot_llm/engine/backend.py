@@ -74,6 +74,10 @@ class Backend(Protocol):
         """What stops the running decode."""
 
     @property
+    def aborts_inside(self) -> bool:
+        """Whether ``abort`` ends a decode in its middle, and not merely at its end."""
+
+    @property
     def n_ctx(self) -> int:
         """How many tokens one request may use."""
 
@@ -112,7 +116,8 @@ class Backend(Protocol):
         """
 
     def decode(
-        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
+        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
+        probe: int | None = None,
     ) -> None:
         """
         Evaluate tokens behind a sequence; ``logits`` then gives the row of the last one.
@@ -121,7 +126,7 @@ class Backend(Protocol):
 
         :param token_ids: shape (num_tokens,), 1 <= num_tokens <= ``n_batch``
         :param position: how many tokens the sequence holds already
-        :param probe: which of ``token_ids`` gives ``hidden_state``; -1 is the last one
+        :param probe: which of ``token_ids`` gives ``hidden_state``; None: nobody will ask
         :raises DecodeAborted: if the abort flag ended it
         :raises EngineError: if the runtime fails
         """
@@ -144,7 +149,7 @@ class Backend(Protocol):
 
     def hidden_state(self) -> NDArray[np.float32]:
         """
-        Return the probe's hidden state, from the same decode as ``logits``; a copy.
+        Return the probe's hidden state, from the last decode that had one; a copy.
 
         :returns: shape (n_embd,), float32; empty if this model or runtime gives none
         """

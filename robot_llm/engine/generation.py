@@ -105,19 +105,21 @@ class Generation:
         position = counts.num_cached_tokens
         while position < len(token_ids):
             self._check_stop()
-            chunk = token_ids[position:position + self._runtime.chunk_tokens]
-            is_inside = 0 <= probe - position < len(chunk)
-            self._decode(chunk, probe=probe - position if is_inside else -1)
+            end = runtime.next_chunk(position, len(token_ids), probe=probe)
+            is_inside = position <= probe < end
+            runtime.prefill(
+                token_ids[position:end], probe=probe - position if is_inside else None)
             if is_inside:
                 self._hidden = self._backend.hidden_state()
                 runtime.probed = (token_ids[:probe + 1], self._hidden)
+            counts.num_decode_calls += 1
             counts.num_prefill_chunks += 1
-            counts.num_prefilled_tokens += len(chunk)
-            position += len(chunk)
+            counts.num_prefilled_tokens += end - position
+            position = end
         self._mark(Stage.PREFILLED)
 
-    def _decode(self, token_ids: Sequence[int], *, probe: int = -1) -> None:
-        self._runtime.decode(token_ids, probe=probe)
+    def _decode(self, token_ids: Sequence[int]) -> None:
+        self._runtime.decode(token_ids)
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:

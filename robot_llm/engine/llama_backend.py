@@ -16,7 +16,8 @@ from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_context import open_llama_context, plan_context
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
 from robot_llm.engine.memory import check_memory, memory_report
-from robot_llm.engine.model import check_gguf, load_model, metadata, read_info, ShouldStop
+from robot_llm.engine.model import (
+    check_gguf, load_model, metadata, num_offloaded, read_info, ShouldStop)
 from robot_llm.errors import DecodeError, ModelLoadError
 from robot_llm.settings import model_file, resolve_n_threads, Settings
 
@@ -59,6 +60,7 @@ class LlamaCppBackend:
         self._plan = check_memory(shape, settings.model)
         self._model: llama.llama_model_p | None = load_model(
             path, settings.model, should_stop=should_stop)
+        self._has_gpu_layers = num_offloaded()[0] > 0
         self._vocab = llama.llama_model_get_vocab(self._model)
         try:
             self.info = read_info(self._model, path, settings.model, shape)
@@ -70,6 +72,11 @@ class LlamaCppBackend:
             llama.llama_vocab_type(self._vocab) == llama.LLAMA_VOCAB_TYPE_SPM
             and metadata(self._model, 'tokenizer.ggml.add_space_prefix') != 'false')
         self._newline = self._tokenize('\n', False) if self._space_prefix else []
+
+    @property
+    def aborts_inside(self) -> bool:
+        """Whether the callback is asked: it is by CPU backends only."""
+        return self._uses_abort and not self._has_gpu_layers
 
     @property
     def n_ctx(self) -> int:
@@ -130,7 +137,8 @@ class LlamaCppBackend:
         """Allocate the KV cache, the compute buffers and the batch."""
         self._free_context()
         self._plan = plan_context(self.info, self._settings, num_reserved_tokens)
-        self._has_hidden_states = with_hidden_states
+        self._has_hidden_states = self._gives_hidden_states = with_hidden_states
+        self._hidden_state = np.empty(0, np.float32)
         self._context = open_llama_context(
             self._model, self._settings, num_tokens=n_ctx + num_reserved_tokens,
             num_sequences=num_sequences, n_threads=self._n_threads,
@@ -141,13 +149,19 @@ class LlamaCppBackend:
         self._batch = LlamaBatch(self._settings.n_batch)
 
     def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
-               probe: int = -1) -> None:
+               probe: int | None = None) -> None:
         """Evaluate tokens behind a sequence; the last one gets logits."""
+        has_probe = probe is not None and self._has_hidden_states
+        if has_probe is not self._gives_hidden_states:
+            self._gives_hidden_states = has_probe
+            llama.llama_set_embeddings(self._context, has_probe)
         # With hidden states every token is an output; unasked, llama.cpp warns about each batch.
         num_tokens = self._batch.put(
-            0, token_ids, position=position, seq_id=seq_id, are_outputs=self._has_hidden_states)
-        self._probe = probe % num_tokens
+            0, token_ids, position=position, seq_id=seq_id, are_outputs=has_probe)
         self._run(num_tokens)
+        if probe is not None and has_probe:
+            pointer = llama.llama_get_embeddings_ith(self._context, probe % num_tokens)
+            self._hidden_state = np.array(pointer[:self.info.n_embd], np.float32)
 
     def decode_branches(
         self, branches: Sequence[Sequence[int]], *, position: int, seq_ids: Sequence[int],
@@ -182,11 +196,8 @@ class LlamaCppBackend:
         return self._row(-1)
 
     def hidden_state(self) -> NDArray[np.float32]:
-        """Return the probe's hidden state; a copy, empty without hidden states."""
-        if not self._has_hidden_states:
-            return np.empty(0, np.float32)
-        pointer = llama.llama_get_embeddings_ith(self._context, self._probe)
-        return np.array(pointer[:self.info.n_embd] if pointer else [], np.float32)
+        """Return the last probe's hidden state; empty without hidden states."""
+        return self._hidden_state
 
     def _row(self, index: int) -> NDArray[np.float32]:
         pointer = llama.llama_get_logits_ith(self._context, index)

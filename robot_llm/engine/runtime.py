@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 import datetime
 import secrets
+import time
 
 import numpy as np
 from numpy.typing import NDArray
+from robot_llm.core.chunking import chunk_end, ChunkSizer, STEP
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.engine.backend import Backend, DecodeAborted
 from robot_llm.engine.kv_cache import KVCache
@@ -31,6 +33,7 @@ class Runtime:
     :param today: for templates that write the date
     :param with_hidden_states: whether to give hidden states to profiles without a head as well
     :param should_stop: asked between prefill chunks; True gives up
+    :param clock: monotonic seconds
     :raises ConfigError: if a profile or the chat template does not work with this model
     :raises EngineError: if the context does not fit or the first decode fails
     """
@@ -44,9 +47,13 @@ class Runtime:
         today: datetime.datetime,
         with_hidden_states: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.backend = backend
-        self.chunk_tokens = min(settings.engine.chunk_tokens, backend.n_batch)
+        self.chunks = ChunkSizer(
+            largest=min(settings.engine.chunk_tokens or settings.model.n_ubatch, backend.n_batch),
+            is_abortable=backend.aborts_inside, max_stall_s=settings.engine.max_stall_s)
+        self._clock = clock
         info = backend.info
         self.renderer = PromptRenderer(
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
@@ -67,6 +74,8 @@ class Runtime:
     def _open(self, profiles: dict[str, CompiledProfile]) -> None:
         """Make a context with room for these profiles, and pin their prefixes."""
         compiled = profiles.values()
+        self._gives_hidden_states = self._with_hidden_states or any(
+            profile.head is not None for profile in compiled)
         self.first_branch = 1 + len(compiled)
         self.backend.open_context(
             self.backend.n_ctx,
@@ -76,10 +85,10 @@ class Runtime:
             num_sequences=(
                 self.first_branch
                 + max(profile.decision_set.num_branches for profile in compiled)),
-            with_hidden_states=self._with_hidden_states or any(
-                profile.head is not None for profile in compiled))
+            with_hidden_states=self._gives_hidden_states)
         self.cache = KVCache(self.backend)
         self.profiles = profiles
+        self._warm_up()
         for name, profile in profiles.items():
             self._pin(name, profile.static_ids)
 
@@ -111,21 +120,53 @@ class Runtime:
                 f'profile {profile.name!r} was reloaded while the goal waited; send it again')
         return compiled
 
-    def _pin(self, name: str, token_ids: Sequence[int]) -> None:
-        """Evaluate a static prefix and keep it; the first one also warms the whole path up."""
+    def _warm_up(self) -> None:
+        """Run every shape of decode once, so that no goal pays for pages and buffers."""
+        token_ids = range(STEP)
+        self._check_stop()
+        self.decode(token_ids, probe=-1)
+        self._check_stop()
+        self.prefill(token_ids)
+        self.decode(token_ids[:1])
         self.cache.clear()
-        for start in range(0, len(token_ids), self.chunk_tokens):
-            if self._should_stop():
-                raise ModelLoadError('warming up was given up, the node is being stopped')
-            self.decode(token_ids[start:start + self.chunk_tokens])
+
+    def _check_stop(self) -> None:
+        if self._should_stop():
+            raise ModelLoadError('warming up was given up, the node is being stopped')
+
+    def _pin(self, name: str, token_ids: Sequence[int]) -> None:
+        """Evaluate a static prefix and keep it."""
+        self.cache.clear()
+        position = 0
+        while position < len(token_ids):
+            self._check_stop()
+            end = self.next_chunk(position, len(token_ids))
+            self.prefill(token_ids[position:end])
+            position = end
         self.cache.pin(name, token_ids)
 
-    def decode(self, token_ids: Sequence[int], *, probe: int = -1) -> None:
+    def next_chunk(self, position: int, end: int, *, probe: int = -1) -> int:
+        """
+        Return where the prefill chunk ends that begins at ``position``.
+
+        :param end: length of the prompt
+        :param probe: the token whose hidden state is wanted, if this context gives any
+        """
+        return chunk_end(position, end, self.chunks.size,
+                         probe=probe if self._gives_hidden_states else -1)
+
+    def prefill(self, token_ids: Sequence[int], *, probe: int | None = None) -> None:
+        """Evaluate one chunk, and learn how long it took; else like ``decode``."""
+        started_s = self._clock()
+        self.decode(token_ids, probe=probe)
+        self.chunks.learn(len(token_ids), self._clock() - started_s)
+
+    def decode(self, token_ids: Sequence[int], *, probe: int | None = None) -> None:
         """
         Evaluate tokens behind the working sequence; the cache stays in step with the memory.
 
         :param token_ids: shape (num_tokens,), at least one
-        :param probe: which of them gives the hidden state, if they fit into one batch
+        :param probe: which of them gives the hidden state, if they fit into one batch; None: none
         :raises DecodeAborted: if the abort flag ended it; what was finished is kept
         :raises EngineError: if the runtime fails
         """
@@ -135,7 +176,7 @@ class Runtime:
             try:
                 self.backend.decode(
                     part, position=self.cache.num_tokens,
-                    probe=probe if len(part) == len(token_ids) else -1)
+                    probe=probe if len(part) == len(token_ids) else None)
             except DecodeAborted:
                 self.cache.recover(part)
                 raise

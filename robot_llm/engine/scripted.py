@@ -40,6 +40,7 @@ class ScriptedBackend:
     :param settings: ``model.n_ctx``, ``model.n_batch`` and ``model.n_ubatch`` are read
     :param word_probabilities: what the model thinks of decision words, instead of being sure of
         the scripted one; what is missing to 1 goes to all tokens alike
+    :param aborts_inside: whether the abort flag is looked at between the parts of a decode
     :param n_swa: a rewound sequence is then silently wrong, as behind a sliding window
     :param is_recurrent: part of a sequence cannot be dropped
     """
@@ -47,13 +48,15 @@ class ScriptedBackend:
     def __init__(
         self, settings: Settings, script: Script, *,
         word_probabilities: Mapping[str, float] | None = None,
-        on_decode: OnDecode = lambda call: None, n_swa: int = 0, is_recurrent: bool = False,
+        on_decode: OnDecode = lambda call: None, aborts_inside: bool = True, n_swa: int = 0,
+        is_recurrent: bool = False,
     ) -> None:
         self.n_ctx, self.n_batch = settings.model.n_ctx, settings.model.n_batch
         self._n_ubatch = min(settings.model.n_ubatch, self.n_batch)
         self.script, self.on_decode = script, on_decode
         self.word_probabilities = word_probabilities
         self.abort = Event()
+        self.aborts_inside = aborts_inside
         self.is_closed = False
         self.info = ModelInfo(
             name='scripted', architecture='scripted', quantization='F32', device='CPU',
@@ -92,12 +95,14 @@ class ScriptedBackend:
         self._memory = [[] for _ in range(num_sequences)]
 
     def decode(
-        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0, probe: int = -1,
+        self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
+        probe: int | None = None,
     ) -> None:
         """Evaluate tokens behind a sequence, part by part."""
         self._append(token_ids, position, seq_id)
         self._last = tuple(self._memory[seq_id])
-        self._probed = self._last[:position + probe % len(token_ids) + 1]
+        if probe is not None:
+            self._probed = self._last[:position + probe % len(token_ids) + 1]
 
     def _append(self, token_ids: Sequence[int], position: int, seq_id: int) -> None:
         sequence = self._memory[seq_id]
@@ -108,7 +113,7 @@ class ScriptedBackend:
             if len(sequence) + len(part) > self._num_cells:
                 raise DecodeError(f'no room for {len(part)} tokens; raise model.n_ctx')
             self.on_decode(DecodeCall((*sequence, *part), len(part), self.abort))
-            if self.abort.is_set():
+            if self.aborts_inside and self.abort.is_set():
                 raise DecodeAborted
             sequence += part
 

@@ -84,6 +84,11 @@ class Worker:
             'up, restart the process'))
         self.requests.abandon()
 
+    def set_max_stall(self, max_stall_s: float) -> None:
+        """Let the next prefill chunks obey ``engine.max_stall_s``; any thread."""
+        if self._runtime is not None:
+            self._runtime.chunks.set_max_stall(max_stall_s)
+
     def close(self) -> bool:
         """
         End every request, free the model, join the thread; safe to call twice.

@@ -154,6 +154,7 @@ class RobotLlmNode(LifecycleNode):
         assert service is not None, 'guard_changes asks for settings in use first'
         service.settings = service.dispatcher.settings = settings
         service.scene.max_bytes = settings.limits.scene_bytes
+        service.worker.set_max_stall(settings.engine.max_stall_s)
         service.worker.requests.set_policy(settings.preempt.policy, settings.preempt.max_queue)
 
     def _leave_active(self, failure: RobotLlmError) -> None:

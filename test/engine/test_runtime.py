@@ -59,10 +59,43 @@ def test_a_chunk_is_never_larger_than_a_batch(scripted: Callable[..., ScriptedBa
     backend = scripted({'model.n_batch': 48, 'engine.chunk_tokens': 48},
                        on_decode=lambda call: chunks.append(call.num_new_tokens))
     runtime = open_runtime(backend, Settings.from_flat({'engine.chunk_tokens': 100}), TEXT)
-    assert runtime.chunk_tokens == 48
+    assert runtime.chunks.largest == 48
     runtime.decode([7] * 100)
     assert (max(chunks), chunks[-3:]) == (48, [48, 48, 4])
     runtime.cache.check_integrity()
+
+
+class Device:
+    """A device whose decode of n tokens takes 4 ms and 0.2 ms a token, on its own clock."""
+
+    now_s = 0.0
+
+    def __init__(self) -> None:
+        self.calls: list[float] = []
+
+    def on_decode(self, call: DecodeCall) -> None:
+        self.calls.append(0.004 + call.num_new_tokens * 0.0002)
+        self.now_s += self.calls[-1]
+
+
+@pytest.mark.parametrize('aborts_inside', [False, True])
+def test_from_the_first_goal_no_chunk_takes_longer_than_a_stop_may_wait(
+    scripted: Callable[..., ScriptedBackend], aborts_inside: bool,
+) -> None:
+    device = Device()
+    backend = scripted(on_decode=device.on_decode, aborts_inside=aborts_inside)
+    runtime = Runtime(backend, Settings(), {'text': TEXT}, today=TODAY,
+                      clock=lambda: device.now_s)
+    device.calls.clear()
+    counts = generate(runtime, make_request(TEXT, 'x' * 2000, max_tokens=1)).request.counts
+    chunks = device.calls[:counts.num_prefill_chunks]
+    if aborts_inside:
+        assert max(chunks) == pytest.approx(0.004 + 512 * 0.0002)
+        assert len(chunks) <= 6
+    else:
+        # (0.03 - 0.004) / 0.0002 = 130, in steps of 16; a few more on the way there.
+        assert max(chunks) <= 0.03
+        assert 2000 / 128 <= len(chunks) <= 2000 / 128 + 5
 
 
 def test_an_aborted_decode_keeps_what_was_finished(

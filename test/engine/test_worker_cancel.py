@@ -115,7 +115,7 @@ def test_a_canceled_prefill_is_the_next_ones_cache(
     stopping: Runtime, profiles: Profiles, on_decode: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stopping, 'chunk_tokens', 32)
+    monkeypatch.setattr(stopping.chunks, 'largest', 32)
     prompt = 'A dog and a child play beside the road, far away from here. ' * 4
     first, again = (make_request(profiles['word'], prompt) for _ in '12')
     with WorkerHarness(borrowed(stopping)) as harness:

@@ -122,7 +122,7 @@ def test_a_long_prefill_of_the_real_model_is_left_early(
 ) -> None:
     question = 'A person stands right in front of the robot. May it go on?'
     on_fresh_node = real_planner.answer(question, temperature=0.0)
-    chunk_tokens = 128
+    chunk_tokens = 512  # the largest by default
     answer = real_planner.ask('The robot sees a box. ' * 500)
     assert answer.wait_for(lambda: answer.is_accepted, TIMEOUT_S)
     # 0.3 s of a prefill that takes seconds, unless the goal ends before.
