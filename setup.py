@@ -54,6 +54,10 @@ setup(
         'test': ['pytest'],
         # Fitting and plotting; the node itself decides with NumPy alone.
         'evaluation': ['scikit-learn', 'matplotlib'],
+        'bench': ['matplotlib'],
+        # What `bench compare` starts beside ours; the same as scripts/requirements/compare.txt.
+        'compare': ['fastapi>=0.100', 'pydantic-settings>=2.0.1', 'sse-starlette>=1.6.1',
+                    'starlette-context>=0.3.6,<0.4', 'uvicorn>=0.22'],
     },
     python_requires='>=3.10',
     zip_safe=False,

@@ -35,6 +35,10 @@ class HtmlPage:
         """Add a paragraph; a bad one catches the eye."""
         self._parts.append(f'<p{" class=bad" if is_bad else ""}>{html.escape(text)}</p>')
 
+    def preformatted(self, text: str) -> None:
+        """Add text whose columns stand under each other."""
+        self._parts.append(f'<pre>{html.escape(text)}</pre>')
+
     def contents(self, entries: Iterable[tuple[str, str]]) -> None:
         """Add links to headings of this page: (anchor, text)."""
         links = (f'<a href="#{html.escape(anchor)}">{html.escape(text)}</a>'

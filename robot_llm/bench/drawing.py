@@ -26,15 +26,22 @@ def draw(plot: Plot) -> bytes:
         axis = axes[0]
         PAINTERS[plot.kind](axis, plot)
         axis.set_title(plot.title, loc='left', fontsize=11)
-        axis.set_xlabel(plot.x_label)
-        axis.set_ylabel(plot.y_label)
-        if plot.is_log[0]:
-            axis.set_xscale('log')
-        if plot.is_log[1]:
-            axis.set_yscale('log')
+        for side, label, is_log in (('x', plot.x_label, plot.is_log[0]),
+                                    ('y', plot.y_label, plot.is_log[1])):
+            if is_log:
+                getattr(axis, f'set_{side}scale')('log')
+            _label(getattr(axis, f'{side}axis'), label)
         for side in ('top', 'right'):
             axis.spines[side].set_visible(False)
     return draw_png(paint, size=(WIDTH, _height(plot)), dpi=90)
+
+
+def _label(axis: Any, label: str) -> None:
+    """Write times at the ticks as people say them: ``20 ms``, not ``0.02`` and an ``s``."""
+    is_time = _unit(label) == 's'
+    axis.set_label_text(label.removesuffix('[s]').rstrip() if is_time else label)
+    if is_time:
+        axis.set_major_formatter(lambda value, _: quantity(value, 's') if value else '0')
 
 
 def _height(plot: Plot) -> float:

@@ -7,16 +7,23 @@ from pathlib import Path
 import sys
 from typing import Final
 
+from robot_llm.bench.diff import diff_lines, differences
 from robot_llm.bench.report import Report
 from robot_llm.bench.runner import measure, write_outputs
 from robot_llm.bench.suite import Context, Suite
 from robot_llm.bench.terminal import Terminal
-from robot_llm.errors import RobotLlmError
+from robot_llm.errors import ConfigError, RobotLlmError
 from robot_llm.evaluation.workplace import config_folder
 from robot_llm.settings import Settings
 
 SUITES: Final = (
     Suite('engine', 'the engine without ROS beside bare llama.cpp', 'robot_llm.bench.engine'),
+    Suite('sweep', 'prompt lengths, cold and warm, beside what the hardware allows',
+          'robot_llm.bench.sweep'),
+    Suite('device', 'memory, floors, the deadline that model and device can promise',
+          'robot_llm.bench.device'),
+    Suite('compare', 'beside llama_cpp.Llama, its server and llama-server',
+          'robot_llm.bench.compare'),
 )
 """In the order of ``bench all``; a suite is added here, and nowhere else."""
 
@@ -35,6 +42,11 @@ def parser(args: Sequence[str]) -> argparse.ArgumentParser:
     add_options(everything)
     everything.add_argument('--only', type=_names, default=(), metavar='NAMES',
                             help='only these suites, such as sweep,compare')
+    compared = commands.add_parser('diff', help='two --json files: ratios, and what they mean')
+    compared.add_argument('before', type=Path, metavar='BEFORE')
+    compared.add_argument('after', type=Path, metavar='AFTER')
+    compared.add_argument('--force', action='store_true',
+                          help='compare different machines or models all the same')
     redraw = commands.add_parser('report', help='page and pictures anew from --json files')
     redraw.add_argument('files', type=Path, nargs='+', metavar='JSON',
                         help='reports of one machine; their suites stand in one page')
@@ -107,6 +119,22 @@ def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: T
     return int(any(suite.error for suite in report.suites))
 
 
+def show_diff(options: argparse.Namespace) -> int:
+    """
+    Print how the second report differs from the first; 0 whatever the difference.
+
+    :raises ConfigError: if they are of different machines or models
+    """
+    before, after = Report.read(options.before), Report.read(options.after)
+    if (found := differences(before, after)) and not options.force:
+        raise ConfigError(
+            f'{options.before} and {options.after} were not measured alike: {"; ".join(found)}; '
+            'their ratios would tell of the machine, not of the change; --force compares them')
+    for line in diff_lines(before, after):
+        print(line)
+    return 0
+
+
 def merged(files: Sequence[Path]) -> Report:
     """Return the suites of several files under the first one's environment."""
     reports = [Report.read(path) for path in files]
@@ -118,8 +146,10 @@ def main(args: Sequence[str] | None = None) -> int:
     args = sys.argv[1:] if args is None else args
     root = parser(args)
     options = root.parse_args(args)
-    terminal = Terminal(is_quiet=options.quiet)
     try:
+        if options.command == 'diff':
+            return show_diff(options)
+        terminal = Terminal(is_quiet=options.quiet)
         if options.command == 'report':
             write_outputs(merged(options.files), options, terminal)
             return 0

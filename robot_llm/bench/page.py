@@ -44,7 +44,7 @@ def _add_suite(page: HtmlPage, suite: SuiteReport, pictures: Mapping[str, bytes]
         if plot.name in pictures:
             page.picture(pictures[plot.name], plot.title, plot.caption)
     for note in suite.notes:
-        page.paragraph(note)
+        (page.preformatted if '\n' in note else page.paragraph)(note)
     if suite.figures:
         page.table(map(_row, suite.figures), ['', 'value', 'half of the runs', 'runs', 'target'])
     if seen:

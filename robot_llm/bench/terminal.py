@@ -62,7 +62,7 @@ class Terminal:
         if isinstance(finding, Figure):
             self._write(line_of(finding))
         elif not isinstance(finding, Plot):
-            self._write(f'  {finding}')
+            self._write('  ' + finding.replace('\n', '\n  '))
 
     def end(self, suite: SuiteReport) -> None:
         """Print what spoils a suite, if anything does."""
