@@ -4,6 +4,8 @@ from collections import Counter, deque
 from typing import Final
 
 import numpy as np
+# np.percentile imports it at its first call, and that would be on the executor.
+import numpy.ma  # noqa: F401
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.timing import GenerationStats

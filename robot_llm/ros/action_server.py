@@ -60,7 +60,7 @@ class StreamingActionServer(ActionServer):
             result_timeout=RESULT_TIMEOUT_S)
         self._owner = node
         self._sent_lock = Lock()
-        self._unsent: dict[bytes, Callable[[], None]] = {}
+        self._unsent: dict[bytes, tuple[Callable[[], None], Callable[[], bool]]] = {}
 
     def notify_execute(
         self, goal_handle: Any, execute_callback: Callable[[Any], Any] | None,
@@ -81,13 +81,15 @@ class StreamingActionServer(ActionServer):
 
     def finish(
         self, goal_handle: Any, result: Generate.Result, *, is_canceled: bool,
-        has_succeeded: bool, on_sent: Callable[[], None] = lambda: None,
+        has_succeeded: bool, is_awaited: Callable[[], bool] = lambda: True,
+        on_sent: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Make a goal terminal and send its one result, on the executor; any thread may call this.
 
         :param is_canceled: the goal's client asked for its end: CANCELED
         :param has_succeeded: SUCCEEDED, otherwise ABORTED
+        :param is_awaited: asked when the result is to leave; False if its client has left
         :param on_sent: called once the result has left, or nobody asked for it in time
         """
         give_up_s = time.monotonic() + CANCEL_RACE_S
@@ -102,7 +104,7 @@ class StreamingActionServer(ActionServer):
                 goal_handle.abort()
             if SENDS_ARE_SEEN:
                 with self._sent_lock:
-                    self._unsent[bytes(goal_handle.goal_id.uuid)] = on_sent
+                    self._unsent[bytes(goal_handle.goal_id.uuid)] = on_sent, is_awaited
             else:
                 on_sent()
             return result
@@ -124,11 +126,14 @@ class StreamingActionServer(ActionServer):
     # is no public hook; the two names below are those of Humble's and Jazzy's rclpy.
 
     def _send_result_response(self, request_header: Any, future: Any) -> None:
-        super()._send_result_response(request_header, future)
         with self._sent_lock:
-            sent = [goal_id for goal_id in self._unsent
-                    if self._result_futures.get(goal_id) is future]
-        self._note_sent(sent)
+            sent = {goal_id: is_awaited for goal_id, (_, is_awaited) in self._unsent.items()
+                    if self._result_futures.get(goal_id) is future}
+        # For a client that is gone rmw_fastrtps waits 100 ms, and rclpy holds the GIL meanwhile:
+        # every thread of the process would stand still.
+        if all(is_awaited() for is_awaited in sent.values()):
+            super()._send_result_response(request_header, future)
+        self._note_sent(list(sent))
 
     async def _execute_expire_goals(self, expired_goals: Any) -> None:
         await super()._execute_expire_goals(expired_goals)
@@ -136,8 +141,8 @@ class StreamingActionServer(ActionServer):
 
     def _note_sent(self, goal_ids: list[bytes]) -> None:
         with self._sent_lock:
-            callbacks = [self._unsent.pop(goal_id, None) for goal_id in goal_ids]
-        for on_sent in filter(None, callbacks):
+            taken = [self._unsent.pop(goal_id, None) for goal_id in goal_ids]
+        for on_sent, _ in filter(None, taken):
             on_sent()
 
     def _schedule(self, callback: Callable[[], None]) -> None:

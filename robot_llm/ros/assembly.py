@@ -102,6 +102,7 @@ class Assembly:
         scene = SceneMonitor(self._node, max_bytes=settings.limits.scene_bytes,
                              on_change=dispatcher.change_scene)
         self._parts.callback(scene.close)
+        watch = None
         if settings.client.grace_s:
             watch = ClientWatch(self._node, dispatcher, settings.client.grace_s)
             self._parts.callback(watch.close)
@@ -121,7 +122,7 @@ class Assembly:
         self._parts.callback(probe.close)
         reporter.service = Service(
             settings, profiles, info, worker, streamer, stream, scene, dispatcher,
-            Forecast(), probe)
+            Forecast(), probe, watch)
         return reporter.service
 
     def _open_runtime(

@@ -52,6 +52,7 @@ class Client:
             result_service_qos_profile=BURST, cancel_service_qos_profile=BURST)
         self._answers: dict[bytes, Answer] = {}
         self._changed = Condition()
+        self._is_closing = False
         self.status: Status | None = None
         self._scene = self.node.create_publisher(Scene, f'{server}/scene', 1)
         stream = QoSProfile(
@@ -84,9 +85,13 @@ class Client:
             self._executor.spin()
         except ExternalShutdownException:
             return
+        except Exception:  # noqa: B902  rclpy's callback may still wake the executor it left
+            if not self._is_closing:
+                raise
 
     def close(self) -> None:
         """Stop spinning, join, leave the graph."""
+        self._is_closing = True
         self._executor.shutdown()
         self._spinner.join()
         self._action.destroy()

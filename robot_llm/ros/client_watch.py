@@ -1,5 +1,6 @@
 """Ends the goals of clients that left the graph."""
 
+from collections.abc import Callable
 import time
 from typing import Final
 
@@ -57,6 +58,15 @@ class ClientWatch:
                 self._last_seen[request] = now_s
             elif now_s - self._last_seen.get(request, now_s) > self._grace_s:
                 self._dispatcher.stop(request, FinishReason.CLIENT_GONE)
+
+    def presence(self, request: Request) -> Callable[[], bool]:
+        """
+        Return what tells whether the client of an open request is still there.
+
+        One that names no client that ever was in the graph always is.
+        """
+        is_known = request in self._known
+        return lambda: not is_known or request.client in self._names()
 
     def _names(self) -> set[str]:
         return {f'{namespace.rstrip("/")}/{name}'

@@ -140,8 +140,10 @@ class GoalServer:
         goal = self._goals[session.request.request_id]
         goal.handle.publish_feedback(Generate.Feedback(token=message))
 
-    def finish(self, session: Session, stats: GenerationStats) -> None:
-        """Let the executor send the goal's one result."""
+    def finish(
+        self, session: Session, stats: GenerationStats, *, is_awaited: Callable[[], bool],
+    ) -> None:
+        """Let the executor send the goal's one result, unless nobody is left to get it."""
         request = session.request
         goal = self._goals[request.request_id]
 
@@ -155,7 +157,7 @@ class GoalServer:
             is_canceled=request.finish_reason is FinishReason.CANCELED,
             has_succeeded=request.error is None and request.finish_reason in (
                 FinishReason.STOP, FinishReason.LENGTH),
-            on_sent=forget)
+            is_awaited=is_awaited, on_sent=forget)
 
     # The end of the process.
 

@@ -62,7 +62,7 @@ class Health:
         self._service: Service | None = None
         self._request: Request | None = None
         self._is_loading = False
-        self.failure = ''
+        self._failure = ''
         self._last_refusal = ''
         self._num_refused = 0
         self._tally = Tally()
@@ -73,7 +73,12 @@ class Health:
 
     def set_loading(self) -> None:
         """Say that the model is being loaded; the executor is busy with it until it is."""
-        self._is_loading, self.failure = True, ''
+        self._is_loading, self._failure = True, ''
+        self.publish_status()
+
+    def set_failed(self, failure: str) -> None:
+        """Say that the engine is not usable any more; no heartbeat of its will say so."""
+        self._failure = failure
         self.publish_status()
 
     def attach(self, service: Service | None) -> None:
@@ -108,14 +113,14 @@ class Health:
         service, request = self._service, self._request
         status = Status(
             stamp=self._node.get_clock().now().to_msg(), last_refusal=self._last_refusal,
-            failure=self.failure)
+            failure=self._failure)
         if service is not None:
             info = service.model_info
             status.model, status.device = info.name, info.device
             status.queue_length = service.worker.requests.num_waiting
         if self._is_loading:
             status.state = Status.STATE_LOADING
-        elif self.failure:
+        elif self._failure:
             status.state = Status.STATE_FAILED
         elif service is None:
             status.state = Status.STATE_UNSET
@@ -147,8 +152,8 @@ class Health:
     def _summary(self) -> tuple[bytes, str]:
         """Return the level and its reason."""
         service = self._service
-        if self.failure:
-            return DiagnosticStatus.ERROR, self.failure
+        if self._failure:
+            return DiagnosticStatus.ERROR, self._failure
         if service is None or not service.accepting:
             return DiagnosticStatus.WARN, f'not active: {self._lifecycle_label()}'
         if service.scene.problem:

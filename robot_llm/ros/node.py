@@ -67,7 +67,7 @@ class RobotLlmNode(LifecycleNode):
         try:
             service = self._assembly.build()
         except BaseException as error:
-            self._health.failure = str(error) or type(error).__name__
+            self._health.set_failed(str(error) or type(error).__name__)
             self._free()
             raise
         self._service = service
@@ -159,7 +159,7 @@ class RobotLlmNode(LifecycleNode):
 
     def _leave_active(self, failure: RobotLlmError) -> None:
         """Go inactive because the engine is unusable; any thread."""
-        self._health.failure = f'{failure.code.name}: {failure}'
+        self._health.set_failed(f'{failure.code.name}: {failure}')
         service, executor = self._service, self.executor
         if service is not None and service.accepting and executor is not None:
             service.accepting = False

@@ -56,9 +56,11 @@ class Reporter:
         service, request = self.service, session.request
         assert service is not None, 'no goal runs before the model is loaded'
         stats = service.stats_of(request)
+        watch = service.client_watch
+        is_awaited = watch.presence(request) if watch is not None else lambda: True
         service.dispatcher.forget(request)
         service.forecast.learn(request, stats)
-        self._goal_server.finish(session, stats)
+        self._goal_server.finish(session, stats, is_awaited=is_awaited)
         self._health.finish(session, stats)
         self._record(session)
         self._node.get_logger().info(goal_line(request, stats))

@@ -9,6 +9,7 @@ from robot_llm.engine.backend import ModelInfo
 from robot_llm.engine.worker import Worker
 from robot_llm.profile import ResponseProfile
 from robot_llm.roofline import prefill_floor_s, tpot_floor_s
+from robot_llm.ros.client_watch import ClientWatch
 from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.scene import SceneMonitor
 from robot_llm.ros.stall_probe import StallProbe
@@ -31,6 +32,8 @@ class Service:
     dispatcher: Dispatcher
     forecast: Forecast
     stall_probe: StallProbe
+    client_watch: ClientWatch | None
+    """None if ``client.grace_s`` is 0."""
     accepting: bool = False
 
     def predicted_ttft_s(self, request: Request) -> float:

@@ -44,9 +44,10 @@ def test_a_failed_decode_stops_the_robot_and_the_node_comes_back(
 
     planner.node_process.wait_for_log(r'\]: inactive', times=num_inactive + 1)
     assert manager.state == INACTIVE
+    # Nobody has to ask it first: ~/status once went on saying IDLE.
+    planner.wait_for_state(Status.STATE_FAILED)
     refused = planner.ask('say-slow')
     assert refused.wait_for(lambda: refused.is_rejected, TIMEOUT_S)
-    planner.wait_for_state(Status.STATE_FAILED)
     start = len(planner.diagnostics)
     planner.wait_for(lambda: any(
         status.level == DiagnosticStatus.ERROR and 'DECODE_FAILED' in status.message
