@@ -8,9 +8,11 @@ from robot_llm.bench.table import quantity
 from robot_llm.png_plot import draw_png
 
 # Dark to light, so that they differ in grey too; the hatches tell neighbours apart.
-GREYS: Final = ('#1f4e79', '#e08a1e', '#9fb8cf', '#5b5b5b', '#e3d5b8', '#c8c8c8', '#7fa37a')
-HATCHES: Final = ('', '//', '', '..', '', 'xx', '--')
+GREYS: Final = ('#1f4e79', '#e08a1e', '#9fb8cf', '#5b5b5b', '#e3d5b8', '#a04040', '#c8c8c8',
+                '#7fa37a', '#2f2f2f', '#d9c04a')
+HATCHES: Final = ('', '//', '', '..', '', 'xx', '--', '\\\\', '', '++')
 MARKERS: Final = 'osD^v<>'
+MOST_TICKS: Final = 8
 OURS: Final = GREYS[0]
 FLOOR: Final = '#888888'
 WIDTH: Final = 7.0
@@ -24,13 +26,13 @@ def draw(plot: Plot) -> bytes:
     """
     def paint(figure: Any, axes: Any) -> None:
         axis = axes[0]
-        PAINTERS[plot.kind](axis, plot)
-        axis.set_title(plot.title, loc='left', fontsize=11)
         for side, label, is_log in (('x', plot.x_label, plot.is_log[0]),
                                     ('y', plot.y_label, plot.is_log[1])):
             if is_log:
                 getattr(axis, f'set_{side}scale')('log')
             _label(getattr(axis, f'{side}axis'), label)
+        PAINTERS[plot.kind](axis, plot)
+        axis.set_title(plot.title, loc='left', fontsize=11)
         for side in ('top', 'right'):
             axis.spines[side].set_visible(False)
     return draw_png(paint, size=(WIDTH, _height(plot)), dpi=90)
@@ -48,7 +50,7 @@ def _height(plot: Plot) -> float:
     if plot.kind == 'bars':
         return 1.2 + 0.28 * (len(plot.labels) * (len(plot.series) + 0.8))
     if plot.kind == 'stack':
-        return 1.7 + 0.55 * len(plot.labels)
+        return max(1.0 + 0.45 * len(plot.labels), 1.6)
     return 3.6
 
 
@@ -68,6 +70,10 @@ def _lines(axis: Any, plot: Plot) -> None:
             axis.fill_between(series.x, series.low, series.high, color=colour, alpha=0.2)
     if plot.limit is not None:
         axis.axhline(plot.limit, color='black', linestyle='--', linewidth=1)
+    places = sorted({round(x) for series in plot.series for x in series.x})
+    if len(places) <= MOST_TICKS and _unit(plot.x_label) != 's':
+        axis.set_xticks(places, [f'{place:,}' for place in places])
+        axis.minorticks_off()
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
 
@@ -104,7 +110,7 @@ def _stack(axis: Any, plot: Plot) -> None:
     for index, series in enumerate(plot.series):
         axis.barh(range(len(plot.labels)), series.y, 0.6, left=lefts,
                   color=_colour(series, index), hatch=HATCHES[index % len(HATCHES)],
-                  edgecolor='white', label=series.name)
+                  edgecolor='white', label=_with_value(series, plot))
         for row, value in enumerate(series.y):
             # A part that is too small for its number is in the legend and the table.
             if value > 0.07 * whole:
@@ -116,8 +122,15 @@ def _stack(axis: Any, plot: Plot) -> None:
     axis.invert_yaxis()
     if plot.limit is not None:
         axis.axvline(plot.limit, color='black', linestyle='--', linewidth=1)
-    axis.legend(frameon=False, fontsize=8, ncols=4, loc='upper center',
-                bbox_to_anchor=(0.5, -0.32))
+    axis.legend(frameon=False, fontsize=8, ncols=1 if len(plot.labels) > 3 else 2,
+                loc='center left', bbox_to_anchor=(1.0, 0.5))
+
+
+def _with_value(series: Series, plot: Plot) -> str:
+    """Return the name for the legend; of a single bar with the length, which may be too short."""
+    if len(plot.labels) > 1:
+        return series.name
+    return f'{series.name} {quantity(series.y[0], _unit(plot.x_label))}'
 
 
 def _histogram(axis: Any, plot: Plot) -> None:

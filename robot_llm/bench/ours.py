@@ -78,7 +78,10 @@ class Ours:
             if isinstance(event, Finished):
                 break
             if isinstance(event, Decided | Delta) and event.num_tokens:
-                stamps_s.append(time.monotonic())
+                stamps_s.append(now_s := time.monotonic())
+                # As the streamer stamps it, for whoever reads the request's own clock.
+                request.clock.mark(Stage.PUBLISHED, now_s)
+                request.clock.publish_tokens(event.num_tokens, now_s)
                 pieces.append(event.text if isinstance(event, Delta) else event.decision.word)
         if request.error is not None:
             raise request.error
