@@ -163,6 +163,20 @@ class Backend(Protocol):
     def copy_sequence(self, source: int, target: int) -> None:
         """Make ``target`` (empty before) hold what ``source`` holds; shares the memory."""
 
+    def state_key(self) -> str:
+        """Name all that a saved sequence depends on besides its tokens; '' if none can be."""
+
+    def save_sequence(self, seq_id: int) -> bytes:
+        """Return a sequence as bytes."""
+
+    def restore_sequence(self, seq_id: int, state: bytes) -> bool:
+        """
+        Put saved bytes into an empty sequence.
+
+        :param state: from ``save_sequence`` of a context with the same ``state_key``
+        :returns: False if they are refused; the sequence is empty then
+        """
+
     def memory_report(self) -> str:
         """Return what was planned beside what was taken, as lines of text; '' if unknown."""
 

@@ -52,6 +52,10 @@ class KVCache:
         self._backend.copy_sequence(WORKING, seq_id)
         self._pinned[name] = (seq_id, tuple(token_ids))
 
+    def adopt(self, token_ids: Sequence[int]) -> None:
+        """Note that the working sequence was filled with ``token_ids`` by other means."""
+        self._working = list(token_ids)
+
     def reuse(
         self, name: Hashable, token_ids: Sequence[int], *, limit: int | None = None,
     ) -> int:

@@ -15,6 +15,7 @@ from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_context import open_llama_context, plan_context
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
+from robot_llm.engine.llama_state import restore_sequence, save_sequence, state_key
 from robot_llm.engine.memory import check_memory, memory_report
 from robot_llm.engine.model import (
     check_gguf, load_model, metadata, num_offloaded, read_info, ShouldStop)
@@ -54,7 +55,7 @@ class LlamaCppBackend:
         self.abort = LlamaAbortFlag()
         LLAMA_LOG.install(log_sink, is_muted=lambda: self.abort.is_set)
         llama.llama_backend_init()
-        path = model_file(settings)
+        self._path = path = model_file(settings)
         check_gguf(path)
         shape = read_shape(path)
         self._plan = check_memory(shape, settings.model)
@@ -214,6 +215,18 @@ class LlamaCppBackend:
     def copy_sequence(self, source: int, target: int) -> None:
         """Make ``target`` hold what ``source`` holds; shares the cells."""
         llama.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+
+    def state_key(self) -> str:
+        """Name the file, the runtime, the device and the kind of cache."""
+        return state_key(self._path, self.info, self._settings)
+
+    def save_sequence(self, seq_id: int) -> bytes:
+        """Return a sequence as bytes."""
+        return save_sequence(self._context, seq_id)
+
+    def restore_sequence(self, seq_id: int, state: bytes) -> bool:
+        """Put saved bytes into an empty sequence; False if llama.cpp refuses them."""
+        return restore_sequence(self._context, seq_id, state)
 
     def memory_report(self) -> str:
         """Return what was planned beside what llama.cpp says it took, as lines of text."""

@@ -7,10 +7,12 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
+from robot_llm.cache_folder import CacheFolder
 from robot_llm.core.chunking import chunk_end, ChunkSizer, STEP
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.engine.backend import Backend, DecodeAborted
 from robot_llm.engine.kv_cache import KVCache
+from robot_llm.engine.prefix_store import PrefixStore
 from robot_llm.engine.prompt_tokens import compile_profile, CompiledProfile
 from robot_llm.errors import ModelLoadError, RobotLlmError, UnknownProfileError
 from robot_llm.profile import ResponseProfile
@@ -18,6 +20,10 @@ from robot_llm.settings import Settings
 
 
 def _nothing() -> None:
+    return
+
+
+def _unheard(_sentence: str) -> None:
     return
 
 
@@ -33,6 +39,9 @@ class Runtime:
     :param today: for templates that write the date
     :param with_hidden_states: whether to give hidden states to profiles without a head as well
     :param should_stop: asked between prefill chunks; True gives up
+    :param folder: where prefixes are kept for the next start; None keeps none
+    :param say: takes what the operator wants to know of a configure, a sentence at a time
+    :param warn: takes what went wrong on the way and changed nothing
     :param clock: monotonic seconds
     :raises ConfigError: if a profile or the chat template does not work with this model
     :raises EngineError: if the context does not fit or the first decode fails
@@ -47,13 +56,17 @@ class Runtime:
         today: datetime.datetime,
         with_hidden_states: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
+        folder: CacheFolder | None = None,
+        say: Callable[[str], None] = _unheard,
+        warn: Callable[[str], None] = _unheard,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.backend = backend
         self.chunks = ChunkSizer(
             largest=min(settings.engine.chunk_tokens or settings.model.n_ubatch, backend.n_batch),
             is_abortable=backend.aborts_inside, max_stall_s=settings.engine.max_stall_s)
-        self._clock = clock
+        self._clock, self._say = clock, say
+        self._store = PrefixStore(backend, folder, warn) if folder is not None else None
         info = backend.info
         self.renderer = PromptRenderer(
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
@@ -135,8 +148,13 @@ class Runtime:
             raise ModelLoadError('warming up was given up, the node is being stopped')
 
     def _pin(self, name: str, token_ids: Sequence[int]) -> None:
-        """Evaluate a static prefix and keep it."""
+        """Keep a static prefix: restore it from the disk, or evaluate and save it."""
         self.cache.clear()
+        if self._store is not None and self._store.restore(token_ids):
+            self.cache.adopt(token_ids)
+            self.cache.pin(name, token_ids)
+            self._say(f'prefix of {name!r} restored, {len(token_ids)} tokens')
+            return
         position = 0
         while position < len(token_ids):
             self._check_stop()
@@ -144,6 +162,10 @@ class Runtime:
             self.prefill(token_ids[position:end])
             position = end
         self.cache.pin(name, token_ids)
+        self._say(f'prefix of {name!r} evaluated, {len(token_ids)} tokens')
+        if self._store is not None:
+            self._store.save(token_ids)
+            self.cache.clear()
 
     def next_chunk(self, position: int, end: int, *, probe: int = -1) -> int:
         """

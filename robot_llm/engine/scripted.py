@@ -158,6 +158,20 @@ class ScriptedBackend:
         assert not self._memory[target], f'sequence {target} is not empty'
         self._memory[target] = list(self._memory[source])
 
+    def state_key(self) -> str:
+        """Name nothing but the kind: a script's memory is its tokens."""
+        return 'scripted'
+
+    def save_sequence(self, seq_id: int) -> bytes:
+        """Return the tokens as bytes."""
+        return np.array(self._memory[seq_id], np.int32).tobytes()
+
+    def restore_sequence(self, seq_id: int, state: bytes) -> bool:
+        """Take the tokens back; False if they are not whole."""
+        is_whole = len(state) % 4 == 0
+        self._memory[seq_id] = np.frombuffer(state, np.int32).tolist() if is_whole else []
+        return is_whole
+
     def memory_report(self) -> str:
         """Return nothing: what a script takes does not matter."""
         return ''

@@ -8,6 +8,7 @@ from pathlib import Path
 import time
 
 from rclpy.node import Node
+from robot_llm.cache_folder import open_cache
 from robot_llm.core.forecast import Forecast
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.llama_backend import LlamaCppBackend
@@ -130,8 +131,12 @@ class Assembly:
     ) -> Runtime:
         backend = self._open_backend(settings, should_stop, self._log_llama)
         try:
-            return Runtime(backend, settings, profiles, today=datetime.datetime.now(),
-                           should_stop=should_stop)
+            logger = self._node.get_logger()
+            return Runtime(
+                backend, settings, profiles, today=datetime.datetime.now(),
+                should_stop=should_stop, say=lambda sentence: logger.info(sentence),
+                folder=open_cache(settings.cache, lambda problem: logger.warning(problem)),
+                warn=lambda problem: logger.warning(problem))
         except BaseException:
             backend.close()
             raise

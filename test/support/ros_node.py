@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from threading import Condition, Thread
 from typing import Any
 
@@ -18,9 +19,14 @@ TIMEOUT_S = 60.0
 REAL = ('-m', 'robot_llm.ros.main')
 SCRIPTED = (str(Path(__file__).with_name('ros_scripted_node.py')),)
 
+# Nodes of one run share what they keep; nothing of it outlives the run.
+_cache = tempfile.TemporaryDirectory(prefix='robot_llm_cache_')
+
 # The scripted node has profiles of its own: the shipped ones are written for a model.
 DEFAULTS: dict[tuple[str, ...], dict[str, Any]] = {
-    REAL: {}, SCRIPTED: {'profiles.folder': Path(__file__).with_name('ros_profiles')}}
+    REAL: {'cache.folder': _cache.name},
+    SCRIPTED: {'profiles.folder': Path(__file__).with_name('ros_profiles'),
+               'cache.folder': _cache.name}}
 
 _names = count(1)
 
