@@ -43,6 +43,7 @@ setup(
         files('config', '*.yaml'),
         files('config/profiles', '*.yaml'),
         files('config/embedded', '*.yaml'),
+        files('config/bench', '*.yaml'),
         files('config/scenes', '*.yaml'),
         files('config/heads', '*.npz'),
     ],

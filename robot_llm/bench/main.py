@@ -24,6 +24,15 @@ SUITES: Final = (
           'robot_llm.bench.device'),
     Suite('compare', 'beside llama_cpp.Llama, its server and llama-server',
           'robot_llm.bench.compare'),
+    Suite('request', 'one goal at a time, seen by a client in another process',
+          'robot_llm.bench.request'),
+    Suite('load', 'many goals at once, under queue and newest_wins', 'robot_llm.bench.load'),
+    Suite('cancel', 'how soon the engine is free, and what it costs not to cancel',
+          'robot_llm.bench.cancel'),
+    Suite('jitter', 'how steady tokens come while the rest of the robot works',
+          'robot_llm.bench.jitter'),
+    Suite('decide', 'how often the model meets a deadline, how late the fallback is',
+          'robot_llm.bench.decide'),
 )
 """In the order of ``bench all``; a suite is added here, and nowhere else."""
 

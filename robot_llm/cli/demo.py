@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 import json
 import os
 from pathlib import Path
-import signal
-import subprocess
 import sys
 import tempfile
 from typing import Any, Final
@@ -16,16 +14,13 @@ from robot_llm.cli.report import answer_report, result_lines, stage_sum_s
 from robot_llm.core.session import TokenKind
 from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
-from robot_llm.ros.parameters import shipped_folder
+from robot_llm.ros.process import start_node, stop_node
 from robot_llm_msgs.action import Generate
 
 LOAD_TIMEOUT_S: Final = 120.0
 GOAL_TIMEOUT_S: Final = 120.0
 NUM_TOKENS_BEFORE_CHANGE: Final = 12
 """Enough for a mean time per token, far from the end of the answer."""
-
-EMBEDDED: Final = 'SmolLM2-135M-Instruct.Q4_1'
-"""The model that the shipped decision head was fitted to."""
 
 STORY = 'Explain in a few sentences what a delivery robot does in a hospital.'
 
@@ -114,29 +109,6 @@ class Demo:
         if not answer.decisions:
             self.problems.append(f'{name}: no decision on the topic')
         self.goals.append(report)
-
-
-def profiles_for(model: Path) -> Path:
-    """Return the profiles with a fitted head for the embedded model, else the general ones."""
-    return shipped_folder('embedded' if EMBEDDED in model.name else 'profiles')
-
-
-def start_node(model: Path, namespace: str, log: Any) -> subprocess.Popen[bytes]:
-    """Start the inference node in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, '-m', 'robot_llm.ros.main', '--ros-args', '-r', f'__ns:={namespace}',
-         '-p', f'model.path:={model}', '-p', f'profiles.folder:={profiles_for(model)}'],
-        stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-
-
-def stop_node(node: subprocess.Popen[bytes]) -> int:
-    """End the node as an operator would, and return its exit code."""
-    node.send_signal(signal.SIGINT)
-    try:
-        return node.wait(10.0)
-    except subprocess.TimeoutExpired:
-        node.kill()
-        return node.wait()
 
 
 def parse_args(args: Sequence[str] | None) -> argparse.Namespace:

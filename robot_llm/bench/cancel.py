@@ -1,0 +1,128 @@
+"""A goal that nobody wants any more: how soon the engine is free, and what it costs not to ask."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+import time
+from typing import Final
+
+from robot_llm.bench.client import BenchClient, BenchError
+from robot_llm.bench.node import add_options, measured_node, node_name, profile_name, STORY
+from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.price import price
+from robot_llm.bench.sample import Figure
+from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.timed_goal import TimedGoal
+from robot_llm.core.request import FinishReason
+from robot_llm_msgs.msg import Status
+
+__all__ = ['add_options', 'run']
+
+VARIANTS: Final[dict[str, dict[str, object]]] = {
+    'abort callback': {},
+    'chunks of 32': {'engine__use_abort_callback': False, 'engine__chunk_tokens': 32},
+    'chunks of 128': {'engine__use_abort_callback': False, 'engine__chunk_tokens': 128},
+    'chunks of 512': {'engine__use_abort_callback': False, 'engine__chunk_tokens': 512},
+}
+"""On a GPU nobody asks the abort callback: there the chunks alone bound a stop."""
+
+STAGES: Final = ('queued', 'prefill', 'decode')
+LONG_PROMPT_WORDS: Final = 1500
+"""About as many tokens: longer to evaluate than any wait in here."""
+MANY_TOKENS: Final = 400
+NUM_BEFORE_STOP: Final = 8
+
+Latencies = dict[tuple[str, str], list[tuple[float, float]]]
+"""By variant and stage: to the idle engine, to the client's result [s]."""
+
+
+def run(context: Context) -> Iterator[Finding]:
+    """Yield the latencies of a cancel by stage and chunk size, then the price of none."""
+    variants = {'as it runs': {}} if node_name(context) else VARIANTS
+    latencies: Latencies = defaultdict(list)
+    # A chunk size needs another configure: rounds, so that a slower minute is everybody's.
+    num_rounds, num_runs = (1, context.num_runs) if context.is_quick else (3, context.num_runs)
+    for number in range(num_rounds):
+        for variant, parameters in variants.items():
+            with measured_node(context, **parameters) as client:
+                context.say(f'cancel with {variant}, round {number + 1} of {num_rounds}')
+                for stage in STAGES:
+                    latencies[variant, stage] += _latencies(context, client, stage, num_runs)
+    for (variant, stage), found in latencies.items():
+        idle_s, result_s = zip(*found)
+        if stage != 'queued':  # the engine works for somebody else all the while
+            yield Figure(f'{stage}, {variant}: cancel to idle engine', 's', idle_s,
+                         note='from the node having the request, by the node')
+        yield Figure(f'{stage}, {variant}: cancel to result', 's', result_s,
+                     note='from the client asking, at the client')
+    yield _plot(latencies)
+    yield from price(context)
+
+
+def _latencies(
+    context: Context, client: BenchClient, stage: str, num_runs: int,
+) -> list[tuple[float, float]]:
+    """Return the latencies of so many cancels in a stage; the first one warms up."""
+    cancel: Callable[[BenchClient, str, str], TimedGoal] = {
+        'queued': _queued, 'prefill': _prefill, 'decode': _decode}[stage]
+    found = []
+    for number in range(num_runs + 1):
+        # Not at the same place of a chunk every time.
+        goal = cancel(client, f'{number}.{time.monotonic_ns()}.', profile_name(context))
+        asked_s = time.monotonic()
+        goal.answer.cancel()
+        client.wait_for_end(goal)
+        if goal.finish_reason is not FinishReason.CANCELED:
+            raise BenchError(f'{stage}: the goal ended with {goal.finish_reason.name} before it '
+                             'was cancelled; the prompt is too short for this machine')
+        if number:
+            found.append((float(goal.result.stats.cancel_latency_s), goal.result_s - asked_s))
+        client.settle()
+    return found
+
+
+def _queued(client: BenchClient, name: str, profile: str) -> TimedGoal:
+    """Return a goal that waits behind another, which is cancelled behind it."""
+    first = client.start(f'{name} {STORY}', profile=profile, max_tokens=MANY_TOKENS)
+    client.wait_for_tokens(first, 1)
+    waiting = client.start(f'{name} {STORY}', profile=profile, max_tokens=MANY_TOKENS)
+    client.wait_until(lambda: waiting.answer.is_accepted, 'the goal was not accepted')
+    return waiting
+
+
+def _prefill(client: BenchClient, name: str, profile: str) -> TimedGoal:
+    """Return a goal in the middle of its prompt."""
+    goal = client.start(
+        name + ' word' * LONG_PROMPT_WORDS, profile=profile, max_tokens=MANY_TOKENS)
+
+    def is_evaluating() -> bool:
+        status = client.status
+        return (status is not None and status.state == Status.STATE_PREFILL
+                and bytes(status.goal_id.uuid) == goal.answer.goal_id
+                and status.num_prompt_tokens > 0)
+
+    client.wait_until(is_evaluating, 'the goal did not start')
+    # Somewhere in a chunk, and in another place each time.
+    time.sleep(0.05 + time.monotonic_ns() // 1000 % 100 * 1e-3)
+    return goal
+
+
+def _decode(client: BenchClient, name: str, profile: str) -> TimedGoal:
+    """Return a goal in the middle of its answer."""
+    goal = client.start(f'{name} {STORY}', profile=profile, max_tokens=MANY_TOKENS)
+    client.wait_for_tokens(goal, NUM_BEFORE_STOP)
+    return goal
+
+
+def _plot(latencies: Latencies) -> Plot:
+    """Return how soon the engine is free, by stage and by what bounds a stop."""
+    variants = tuple(dict.fromkeys(variant for variant, _ in latencies))
+    series = []
+    for stage in ('prefill', 'decode'):
+        middles = [Figure('', 's', tuple(idle_s for idle_s, _ in latencies[variant, stage]))
+                   for variant in variants]
+        series.append(Series(stage, tuple(figure.median * 1e3 for figure in middles),
+                             style='ours' if stage == 'prefill' else 'other'))
+    return Plot(
+        'cancel_idle', 'A cancel frees the engine within a few milliseconds; without the abort '
+        'callback, within a chunk', 'bars', tuple(series),
+        x_label='cancel to idle engine [ms], median', labels=variants)

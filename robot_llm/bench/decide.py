@@ -1,0 +1,89 @@
+"""A deadline for the decision: how often the model meets it, how late the fallback is."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from robot_llm.bench.node import (
+    add_options, measured_node, node_name, profile_name, shipped_profiles)
+from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.request import tail
+from robot_llm.bench.sample import Figure
+from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.timed_goal import TimedGoal
+from robot_llm.bench.timeline import share
+from robot_llm.core.decision import DecisionSource
+
+__all__ = ['add_options', 'run']
+
+DEADLINES_MS: Final = (20, 50, 100, 200, 500)
+MAX_TOKENS: Final = 64
+SCENES: Final = (
+    'A person stands two metres ahead in the corridor.', 'The corridor ahead is empty.',
+    'A spill has made the floor ahead slippery.', 'A cart blocks the left half of the path.')
+
+
+def run(context: Context) -> Iterator[Finding]:
+    """Yield the share of goals that the model decides in time, by deadline, in turn."""
+    goals: dict[int, list[TimedGoal]] = defaultdict(list)
+    num_rounds = 10 if context.is_quick else context.num_runs * 5
+    profile = profile_name(context)
+    with measured_node(context, **shipped_profiles(context)) as client:
+        client.run(SCENES[0], profile=profile, max_tokens=MAX_TOKENS)  # warms up
+        free = [client.run(f'{scene} Drive on?', profile=profile, max_tokens=MAX_TOKENS)
+                for scene in SCENES]
+        for number in range(num_rounds):
+            context.say(f'deadlines, round {number + 1} of {num_rounds}')
+            for deadline_ms in DEADLINES_MS:
+                # New from its first word on: nothing of it is cached.
+                prompt = f'{number}.{deadline_ms}. {SCENES[number % len(SCENES)]} Drive on?'
+                goal = client.start(prompt, profile=profile, max_tokens=MAX_TOKENS,
+                                    deadline_s=deadline_ms * 1e-3)
+                client.wait_until(lambda: goal.heard.decision_s > 0, 'no decision came')
+                goal.answer.cancel()  # the detail is not what is measured
+                client.finish(goal)
+                goals[deadline_ms].append(goal)
+    yield Figure('decision without a deadline', 's', tuple(goal.late_s for goal in free),
+                 note='goal received to ~/decision received')
+    yield from _in_time(goals)
+    yield from _late(goals)
+    if node_name(context):
+        yield 'The goals are scenes for driving, whatever the profile of this node asks.'
+
+
+def _is_in_time(goal: TimedGoal) -> bool:
+    return goal.decision_source is not DecisionSource.DEADLINE
+
+
+def _in_time(goals: dict[int, list[TimedGoal]]) -> Iterator[Finding]:
+    shares = {ms: share(map(_is_in_time, found)) for ms, found in goals.items()}
+    for deadline_ms, value in shares.items():
+        yield Figure(f'decided by the model within {deadline_ms} ms', 'of 1', (value,),
+                     note=f'of {len(goals[deadline_ms])} goals')
+    met = [ms for ms, value in shares.items() if value == 1.0]
+    yield Plot(
+        'decide_deadlines',
+        f'Every decision is made within {met[0]} ms' if met else
+        f'No deadline up to {DEADLINES_MS[-1]} ms was always met', 'lines',
+        (Series('decided by the model', tuple(shares.values()),
+                tuple(float(ms) for ms in shares), style='ours'),),
+        x_label='deadline of the decision [ms]', y_label='share of the goals',
+        is_log=(True, False))
+
+
+def _late(goals: dict[int, list[TimedGoal]]) -> Iterator[Finding]:
+    """Yield how far behind its deadline a fallback is at its subscriber."""
+    late_s = {
+        ms: tuple(goal.late_s - ms * 1e-3 for goal in found if not _is_in_time(goal))
+        for ms, found in goals.items()}
+    values = tuple(value for found in late_s.values() for value in found)
+    if not values:
+        yield 'Every goal was decided in time, so no fallback was late.'
+        return
+    yield Figure('fallback behind its deadline', 's', values,
+                 note='at the subscriber; all deadlines together')
+    yield from tail('fallback behind its deadline', values)
+    yield Plot(
+        'decide_fallback', 'The fallback keeps the deadline that the model missed', 'histogram',
+        (Series('fallbacks', tuple(value * 1e3 for value in values), style='ours'),),
+        x_label='how far behind its deadline a fallback was received [ms]', y_label='goals')

@@ -1,0 +1,36 @@
+"""The benchmark through ROS: a node, its client and a bare engine, a process each."""
+
+import json
+from pathlib import Path
+import subprocess
+import sys
+
+from robot_llm.bench.timeline import STAGES
+
+TIMEOUT_S = 300.0
+NUM_GOALS = 3
+
+
+def test_the_suite_request_measures_every_part_and_the_parts_make_up_the_whole(
+    ros_domain: int, model_path: Path, tmp_path: Path,
+) -> None:
+    path = tmp_path / 'report.json'
+    done = subprocess.run(
+        [sys.executable, '-m', 'robot_llm.bench', 'request', '--quick', '--runs', '1', '--quiet',
+         '--model', str(model_path), '--json', str(path)],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    suite, = json.loads(path.read_text())['suites']
+    assert suite['name'] == 'request' and suite['error'] == ''
+    values = {figure['name']: figure['values'] for figure in suite['figures']}
+    assert all(len(values[name]) == NUM_GOALS for name in (
+        'time to decision', 'TTFT', 'E2E', 'TPOT, through ROS', 'TPOT, engine alone',
+        'TPOT, bare llama.cpp', *(f'TTFT, part: {stage}' for stage in STAGES)))
+    # Each goal's parts come from the node and from stamps, the whole from the client's own clock.
+    for goal in range(NUM_GOALS):
+        parts = [values[f'TTFT, part: {stage}'][goal] for stage in STAGES]
+        assert abs(sum(parts) - values['TTFT'][goal]) < 0.05 * values['TTFT'][goal]
+        assert 0 < min(parts) and values['TTFT, by the node'][goal] < values['TTFT'][goal]
+    assert len(values['inter-token gap']) == NUM_GOALS * 63
+    assert {plot['name'] for plot in suite['plots']} == {
+        'request_ttft', 'request_gaps', 'request_tpot'}
