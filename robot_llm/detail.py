@@ -7,6 +7,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from robot_llm.detail_model import check_by_model
 from robot_llm.detail_schema import Schema
 from robot_llm.errors import SchemaNotMetError
 from robot_llm.profile import ResponseProfile
@@ -15,6 +16,8 @@ from robot_llm.profile import ResponseProfile
 def validate_detail(profile: ResponseProfile, word: str, text: str) -> dict[str, Any]:
     """
     Return the detail in ``text``, in its schema's key order, numbers in the schema's types.
+
+    A pydantic model of the profile has the last word; it refuses, and changes nothing.
 
     :param profile: one whose detail is JSON
     :param word: the decision word it stands behind, whose own schema counts if it has one
@@ -41,6 +44,8 @@ def validate_detail(profile: ResponseProfile, word: str, text: str) -> dict[str,
         raise SchemaNotMetError('detail is refused: ' + '; '.join(problems))
     canonical = _canonical(schema, detail)
     assert isinstance(canonical, dict)
+    if profile.detail.model:
+        check_by_model(profile.detail.model, detail_json(canonical))
     return canonical
 
 

@@ -135,6 +135,9 @@ class DetailRules(Group):
     kind: Literal['none', 'text', 'json'] = 'none'
     #: the order of the properties is the order of generation
     json_schema: dict[str, Any] | None = None
+    #: package.module:Class, a pydantic model that gives the schema and checks the whole detail;
+    #: profile_file fills json_schema from it
+    model: str = ''
     #: a schema of its own behind a word, so that no detail contradicts it
     json_schema_of: dict[str, dict[str, Any]] = {}
     #: longest answer, decision word included [tokens]; 0 = sampling.max_tokens
@@ -142,6 +145,10 @@ class DetailRules(Group):
 
     @model_validator(mode='after')
     def _check_schema(self) -> Self:
+        if self.model and self.kind != 'json':
+            raise ValueError(
+                f'model={self.model!r} does not fit kind={self.kind!r}; set kind to json, or '
+                'remove the model')
         if (self.kind == 'json') != (self.json_schema is not None):
             raise ValueError(
                 f'json_schema does not fit kind={self.kind!r}; give a schema exactly when '
@@ -150,8 +157,8 @@ class DetailRules(Group):
             raise ValueError(
                 'json_schema_of is given without json_schema; give the schema of all other words')
         problems = [
-            f'{key}: {problem}' for key, schema in self.json_schemas.items()
-            for problem in schema_problems(schema)]
+            f'{f"model={self.model!r}" if self.model and key == "json_schema" else key}: {problem}'
+            for key, schema in self.json_schemas.items() for problem in schema_problems(schema)]
         if problems:
             raise ValueError('\n'.join(problems))
         return self

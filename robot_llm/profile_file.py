@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from robot_llm.detail_model import model_schema
 from robot_llm.errors import ConfigError
 from robot_llm.parameter_spec import near_match, wrong_type
 from robot_llm.profile import (
@@ -86,12 +87,23 @@ def _load_profile(path: Path, limits: Limits, require_heads: bool) -> ResponsePr
         raise ConfigError(
             f'name={mapping["name"]!r} is given by the file name; remove the key')
     try:
-        profile = ResponseProfile.model_validate({**mapping, 'name': path.stem})
+        profile = ResponseProfile.model_validate({**_with_model(mapping), 'name': path.stem})
     except ValidationError as error:
         raise ConfigError(*_sentences(error)) from error
     if problems := list(_limit_problems(profile, limits)):
         raise ConfigError(*problems)
     return _with_head_path(profile, path.parent, require_heads)
+
+
+def _with_model(mapping: dict[Any, Any]) -> dict[Any, Any]:
+    """Put the schema of the user's pydantic model where a schema of the file would stand."""
+    detail = mapping.get('detail')
+    if not (isinstance(detail, dict) and isinstance(path := detail.get('model'), str) and path):
+        return mapping
+    if 'json_schema' in detail:
+        raise ConfigError(
+            f'detail.json_schema is given beside detail.model={path!r}; keep one of them')
+    return {**mapping, 'detail': {**detail, 'json_schema': model_schema(path)}}
 
 
 def _with_head_path(

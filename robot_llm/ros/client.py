@@ -41,9 +41,13 @@ class Client:
 
     :param server: fully qualified name of the inference node
     :param name: name of this node; goals carry it, so that the server knows who left
+    :param decision_lifespan_s: a decision that is older when it is taken is not delivered [s]
     """
 
-    def __init__(self, server: str = '/robot_llm', *, name: str = 'robot_llm_client') -> None:
+    def __init__(
+        self, server: str = '/robot_llm', *, name: str = 'robot_llm_client',
+        decision_lifespan_s: float = DECISION_LIFESPAN_S,
+    ) -> None:
         self._context = Context()
         rclpy.init(context=self._context, signal_handler_options=SignalHandlerOptions.NO)
         self.node: Node = rclpy.create_node(name, context=self._context)
@@ -61,7 +65,7 @@ class Client:
         self.node.create_subscription(Token, f'{server}/tokens', self._token_callback, stream)
         decisions = QoSProfile(
             depth=16, reliability=ReliabilityPolicy.RELIABLE,
-            lifespan=Duration(seconds=DECISION_LIFESPAN_S))
+            lifespan=Duration(seconds=decision_lifespan_s))
         self._decisions = self.node.create_subscription(
             Decision, f'{server}/decision', self._decision_callback, decisions)
         self.node.create_subscription(

@@ -27,7 +27,8 @@ LISTENER = Path(__file__).parents[1] / 'support' / 'ros_listener.py'
 # Fragments and caches of a process that works; a leaked answer or context is far more.
 GROWTH_BYTES = 30 * 2**20
 
-PARAMETERS = {'status.stall_probe_hz': 100.0, 'client.grace_s': 0.5}
+PARAMETERS = {'status.stall_probe_hz': 100.0, 'client.grace_s': 0.5,
+              'topics.decision_lifespan_s': 60.0}
 
 
 def run(planner: Planner, *, can_fail: bool) -> None:
@@ -50,7 +51,7 @@ def check(stress: Stress) -> None:
     ended = stress.check()
     stress.wait_for_diagnostics()
     delays_s = stress.figures('executor_delay_max_s')
-    print(f'{len(stress.sent)} goals, seed {SEED}: {dict(ended)} after {dict(stress.ways)}; '
+    print(f'{sum(ended.values())} goals, seed {SEED}: {dict(ended)} after {dict(stress.ways)}; '
           f'RSS {rss[0] >> 20} to {rss[-1] >> 20} MiB, at most {max(rss) >> 20}; '
           f'the executor was {max(delays_s) * 1e3:.1f} ms late at most, p99 '
           f'{max(stress.figures("executor_delay_p99_s")) * 1e3:.1f} ms')

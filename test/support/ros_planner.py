@@ -47,7 +47,8 @@ class Planner(Client):
         self.feedback: dict[bytes, list[Token]] = defaultdict(list)
         self.terminal: dict[bytes, list[int]] = defaultdict(list)
         self.diagnostics: list[DiagnosticStatus] = []
-        super().__init__(node.name, name=f'planner_{next(_names)}')
+        # A test is not a robot: it wants to know of every decision, however late it hears of it.
+        super().__init__(node.name, name=f'planner_{next(_names)}', decision_lifespan_s=TIMEOUT_S)
         deep = QoSProfile(depth=4096)
         self.node.create_subscription(
             Generate.Impl.FeedbackMessage, f'{node.name}/generate/_action/feedback',
@@ -122,7 +123,8 @@ class Planner(Client):
         assert result is not None, answer.failure
         assert answer.wait_for(
             lambda: [d.source for d in answer.decisions[-1:]] == [result.decision_source],
-            TIMEOUT_S), f'the decision of the result is not on ~/decision:\n{log.log}'
+            TIMEOUT_S), (f'the decision of the result of {goal_id.hex()} is not on ~/decision:\n'
+                         f'{log.log}')
         self.wait_for(lambda: self.terminal[goal_id], 'the terminal status of the goal')
         check_contract(answer)
         assert self.terminal[goal_id] == [answer.status]

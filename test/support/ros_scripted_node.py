@@ -3,9 +3,9 @@ An inference node whose model is scripted: its prompts say what it answers, wher
 
 ``hold-STAGE:NAME`` in a prompt holds the engine in that stage until the line ``open NAME`` comes
 on standard input; ``gate NAME reached`` on standard output tells that it is held. ``fail-STAGE``
-makes the decode fail there. ``say-WORD`` is the decision, ``long`` makes the detail long. The
-stages are those of ``STAGES``. ``hold-load`` in ``model.path`` holds the loading until it is given
-up.
+makes the decode fail there. ``say-WORD`` is the decision, ``long`` makes the detail long,
+``detail-{…}`` gives it. The stages are those of ``STAGES``. ``hold-load`` in ``model.path`` holds
+the loading until it is given up.
 """
 
 import re
@@ -41,6 +41,8 @@ def answer(prompt: str) -> bytes:
     said = re.search(r'say-(\w+)', asked)
     if 'JSON' in prompt:
         word = said[1].encode() if said else b'continue'
+        if given := re.search(r'detail-({.*?})', asked):
+            return word + b'\n' + given[1].encode()
         reason = (REASON * repeat)[:60]
         return word + b'\n{"target_speed_mps":0.5,"reason":"' + reason + b'"}'
     return (said[1].encode() if said else b'Sure') + b'\n' + TEXT * repeat

@@ -1,6 +1,6 @@
 """One planner that changes its mind all the time, and a node to which everything happens."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 import random
@@ -22,6 +22,9 @@ WAYS = {'leave': 30, 'cancel': 30, 'preempt': 20, 'scene': 20, 'pile': 10, 'deac
         'reload': 2, 'visitor': 2, 'fail': 2, 'slow': 4}
 """What happens to a goal, and how often; every one happens once at least."""
 
+NUM_OPEN = 16
+"""How many of the last goals have not been looked at."""
+
 DEADLINES_S = (0.0, 0.0, 0.0, 0.0, 0.001, 0.02, 0.1)
 
 
@@ -40,7 +43,8 @@ class Stress:
     seed: int
     can_fail: bool
     epoch: int = 0
-    sent: list[Answer] = field(default_factory=list)
+    sent: deque[Answer] = field(default_factory=deque)
+    ended: Counter[str] = field(default_factory=Counter)
     visitors: list[bytes] = field(default_factory=list)
     ways: Counter[str] = field(default_factory=Counter)
     is_listener_stopped: bool = False
@@ -87,6 +91,8 @@ class Stress:
             answer.wait(TIMEOUT_S)
         if way == 'fail' and self.is_refused():
             self.repair()
+        while len(self.sent) > NUM_OPEN:
+            self.finish_one()
 
     def send(self, prefix: str = '') -> Answer:
         """Send a goal of the dice's making."""
@@ -138,6 +144,14 @@ class Stress:
         assert self.manager.cleanup() and self.manager.configure() and self.manager.activate()
         assert self.planner.wait_until_ready(TIMEOUT_S)
         self.rise()
+        # A publisher that was made anew may have to find this process first.
+        while not self._hears_decisions():
+            pass
+
+    def _hears_decisions(self) -> bool:
+        answer = self.planner.ask('say-slow')
+        assert answer.wait(TIMEOUT_S) and not answer.is_rejected
+        return bool(answer.wait_for(lambda: bool(answer.decisions), 1.0))
 
     def wait_for_diagnostics(self) -> None:
         """Wait until the node has told what it measured up to now."""
@@ -150,14 +164,20 @@ class Stress:
         return [float(item.value) for status in self.planner.diagnostics
                 for item in status.values if item.key == key]
 
+    def finish_one(self) -> None:
+        """Hold the oldest goal to the contract, and count how it ended."""
+        result = self.planner.finish(self.sent.popleft())
+        self.ended[FinishReason(result.finish_reason).name] += 1
+
     def check(self) -> Counter[str]:
-        """Hold every goal to the contract; return how they ended."""
+        """Hold the goals that are left to the contract; return how all of them ended."""
         if self.is_listener_stopped:
             self.toggle_listener()
         for goal_id in self.visitors:
             self._check_visitor(goal_id)
-        return Counter(
-            FinishReason(self.planner.finish(answer).finish_reason).name for answer in self.sent)
+        while self.sent:
+            self.finish_one()
+        return self.ended
 
     def _check_visitor(self, goal_id: bytes) -> None:
         """Hold the stream of a goal to the contract whose client is not there to be asked."""
