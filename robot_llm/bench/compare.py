@@ -21,6 +21,7 @@ from robot_llm.settings import resolve_n_threads
 
 Values = Mapping[str, tuple[float, ...]]
 
+PARTS: Final = ('ttft', 'answer', 'cancel')
 NUM_TOKENS: Final = 48
 LONG_PROMPT_TOKENS: Final = 2500
 CANCEL_AFTER_S: Final = 0.5
@@ -28,8 +29,17 @@ CANCEL_AFTER_S: Final = 0.5
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what only this suite takes."""
+    parser.add_argument('--parts', type=_parts, default=PARTS, metavar='NAME,…',
+                        help=f'of {",".join(PARTS)}; default: all')
     parser.add_argument('--llama-server', default='llama-server', metavar='PROGRAM',
                         help="llama.cpp's server; left out where it is not on the PATH")
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    if strange := set(text.split(',')) - set(PARTS):
+        raise argparse.ArgumentTypeError(
+            f'{", ".join(sorted(strange))}: there are {", ".join(PARTS)}')
+    return tuple(text.split(','))
 
 
 def grammar() -> str:
@@ -89,6 +99,14 @@ class Comparison:
         if len(self._systems) == 1:
             yield 'nothing to compare with'
             return
+        parts: Mapping[str, Callable[[], Iterator[Finding]]] = {
+            'ttft': self._ttfts, 'answer': self._whole_answers, 'cancel': self._cancels}
+        for part in self._context.options.parts:
+            yield from parts[part]()
+        yield ('Ours is asked through the worker of the engine, without ROS; what ROS adds is '
+               'measured by bench request.')
+
+    def _ttfts(self) -> Iterator[Finding]:
         cold, warm = self._cold_and_warm()
         scenes = self._values('a new scene', self._new_scene, lambda a: a.ttft_s)
         yield from self._figures('ttft, cold', cold)
@@ -98,6 +116,8 @@ class Comparison:
             'compare_ttft', 'Time to the first token: what is cached decides',
             {'nothing cached': cold, 'the same\nprompt again': warm,
              'a new scene behind the\nsame system prompt': scenes})
+
+    def _whole_answers(self) -> Iterator[Finding]:
         tokens = self._values('free text', self._free_text, lambda a: a.tpot_s)
         yield from self._figures('tpot, free text', tokens, Target(1.03))
         answers = self._answers('a JSON answer', self._structured)
@@ -113,9 +133,6 @@ class Comparison:
                 for name, values in tokens.items()},
              'decision and JSON,\nall of it': {
                  n: tuple(a.e2e_s for a in all_) for n, all_ in answers.items()}})
-        yield from self._cancels()
-        yield ('Ours is asked through the worker of the engine, without ROS; what ROS adds is '
-               'measured by bench request.')
 
     def _prompt(self, profile: str, scene: str, goal: str, max_tokens: int) -> Prompt:
         return Prompt(profile, scene, goal, max_tokens, self._ours.text_of(profile, scene, goal),

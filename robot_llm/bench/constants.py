@@ -1,9 +1,12 @@
-"""What the device can do at most: from the options, from ``device.*``, or unknown."""
+"""What the device can do at most: given by the options, by ``device.*``, or measured here."""
 
 import argparse
+import os
 from typing import NamedTuple
 
+from robot_llm.bench.peak import peak
 from robot_llm.bench.suite import Context
+from robot_llm.settings import resolve_n_threads
 
 
 class Constants(NamedTuple):
@@ -39,8 +42,15 @@ def _positive(text: str) -> float:
 
 
 def constants_of(context: Context) -> Constants:
-    """Return the constants that the options give, or else the settings."""
+    """Return the constants that the options give, or else the settings, or else measure them."""
     options, device = context.options, context.settings.device
     if options.flops or options.bandwidth:
         return Constants(options.flops, options.bandwidth, 'as given')
-    return Constants(device.peak_flops, device.memory_bandwidth, 'as configured')
+    if device.peak_flops or device.memory_bandwidth or context.settings.model.n_gpu_layers:
+        return Constants(device.peak_flops, device.memory_bandwidth, 'as configured')
+    n_threads = resolve_n_threads(
+        context.settings.model.n_threads, len(os.sched_getaffinity(0)))
+    context.say('measuring the processor')
+    return Constants(*peak(n_threads), (
+        f'measured here on {n_threads} thread(s) with a float32 matrix product and a long dot '
+        'product; llama.cpp multiplies 8-bit integers and may be above the first'))

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 import os
 from pathlib import Path
+import signal
 import sys
 from typing import Final
 
@@ -123,6 +124,8 @@ def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: T
         options=options, settings=settings_of(options), profiles=options.profiles,
         num_runs=options.runs or (3 if options.quick else 7), is_quick=options.quick,
         say=terminal.say)
+    # As Ctrl-C: what was measured is written, and no server that was started stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = measure(suites, context, terminal)
     write_outputs(report, options, terminal)
     return int(any(suite.error for suite in report.suites))

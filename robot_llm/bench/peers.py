@@ -82,8 +82,8 @@ class Server:
             self._port = free.getsockname()[1]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  as long as the process
         self._process = subprocess.Popen(
-            [part.format(port=self._port) for part in command], stdin=subprocess.DEVNULL,
-            stdout=self._log, stderr=subprocess.STDOUT)
+            [part.replace('{port}', str(self._port)) for part in command],
+            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
         try:
             self._wait_until_ready()
         except BaseException:

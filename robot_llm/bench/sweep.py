@@ -63,7 +63,9 @@ def lengths_of(context: Context) -> tuple[int, ...]:
     """
     wanted = context.options.lengths or (QUICK_LENGTHS if context.is_quick else LENGTHS)
     most = context.settings.model.n_ctx - NUM_TOKENS
-    lengths = tuple(dict.fromkeys(min(length, most) for length in wanted))
+    lengths = tuple(length for length in wanted if length <= most)
+    if len(lengths) < 3 and lengths != wanted:
+        lengths = (*lengths, most)
     if len(lengths) < 3:
         raise ConfigError(
             f'--lengths {",".join(map(str, wanted))} leaves {len(lengths)} within n_ctx='
