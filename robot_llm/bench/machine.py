@@ -1,6 +1,5 @@
 """What a figure is worth nothing without: the machine, the versions, and who disturbed the run."""
 
-from collections.abc import Iterator
 import contextlib
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,9 +17,6 @@ import numpy as np
 
 SOURCE: Final = Path(__file__).parents[2]
 """The repository's root, where the package runs from its sources."""
-
-CALIBRATION_S: Final = 0.02
-"""About how long one calibration takes: longer than a time slice of others, short beside a run."""
 
 MAX_OTHERS_SHARE: Final = 0.05
 """Of one core, what others may use of the machine in a run that counts as undisturbed."""
@@ -174,13 +170,3 @@ def reset_peak() -> None:
     """Let the peak begin anew; without effect where the kernel does not allow it."""
     with contextlib.suppress(OSError):
         Path('/proc/self/clear_refs').write_text('5')
-
-
-@contextlib.contextmanager
-def watched(into: list[Disturbance], *, children: bool = False) -> Iterator[Watch]:
-    """Watch the machine while the body runs; what happened is appended at the end."""
-    watch = Watch(children=children)
-    try:
-        yield watch
-    finally:
-        into.append(watch.stop())

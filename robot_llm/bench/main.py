@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from robot_llm.bench.diff import diff_lines, differences
+from robot_llm.bench.random_path import with_random_model
 from robot_llm.bench.report import Report
 from robot_llm.bench.runner import measure, write_outputs
 from robot_llm.bench.suite import Context, Suite
@@ -68,11 +69,16 @@ def add_options(command: argparse.ArgumentParser) -> None:
     """Add what every suite takes."""
     command.add_argument('--model', default=os.environ.get('ROBOT_LLM_MODEL', ''),
                          help='GGUF file; default: $ROBOT_LLM_MODEL')
+    command.add_argument('--random-model', default='', metavar='NAME',
+                         help='random weights instead, such as 0.5B-Q4_0 or 1B-Q8_0, with the '
+                              'tokenizer of --model: for times only, its words are noise')
     command.add_argument('--profiles', type=Path, default=config_folder() / 'profiles',
                          help='profile folder')
     command.add_argument('--runs', type=_positive,
                          help='runs that count; default: 7, with --quick 3')
     command.add_argument('--quick', action='store_true', help='an answer soon, a wider spread')
+    command.add_argument('--check', action='store_true',
+                         help='exit code 1 if a figure misses its target')
     command.add_argument('--n-ctx', type=_positive, help='context [tokens]; default: model.n_ctx')
     command.add_argument('--threads', type=_positive, help='default: model.n_threads')
     command.add_argument('--chunk-tokens', type=_positive,
@@ -121,14 +127,17 @@ def settings_of(options: argparse.Namespace) -> Settings:
 def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: Terminal) -> int:
     """Measure and write; 0 if every suite came to its end."""
     context = Context(
-        options=options, settings=settings_of(options), profiles=options.profiles,
+        options=options, settings=with_random_model(
+            settings_of(options), options.random_model, terminal.say), profiles=options.profiles,
         num_runs=options.runs or (3 if options.quick else 7), is_quick=options.quick,
         say=terminal.say)
     # As Ctrl-C: what was measured is written, and no server that was started stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     report = measure(suites, context, terminal)
     write_outputs(report, options, terminal)
-    return int(any(suite.error for suite in report.suites))
+    is_short = options.check and any(
+        figure.is_met is False for suite in report.suites for figure in suite.figures)
+    return int(is_short or any(suite.error for suite in report.suites))
 
 
 def show_diff(options: argparse.Namespace) -> int:

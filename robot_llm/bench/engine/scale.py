@@ -1,0 +1,39 @@
+"""How much is measured: all of it within a quarter of an hour, or a first look in two minutes."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Runs, lengths and counts of one pass over the engine's suite."""
+
+    num_runs: int
+    num_tokens: int
+    """Of a generated answer."""
+    prefill_tokens: int
+    reuse_tokens: int
+    num_stops: int
+    """Per stage and way to stop; from a hundred on a 99th percentile says something."""
+    chunks: tuple[int, ...]
+    """Fixed prefill chunks to stop in, beside the default [tokens]."""
+    lengths: tuple[int, ...]
+    """Of the prompts in the fit [tokens]."""
+    length_runs: int
+    num_scenes: int
+    """Of which the profile ``drive`` says something."""
+    word_counts: tuple[int, ...]
+    """How many words to decide among."""
+
+    def with_runs(self, num_runs: int) -> 'Scale':
+        """Return the same with other repetitions."""
+        return replace(self, num_runs=num_runs)
+
+
+FULL: Final = Scale(
+    num_runs=7, num_tokens=128, prefill_tokens=1024, reuse_tokens=1024, num_stops=100,
+    chunks=(32, 128, 512), lengths=(128, 256, 512, 1024, 2048, 4096), length_runs=2,
+    num_scenes=6, word_counts=(2, 4, 8, 16, 32))
+QUICK: Final = Scale(
+    num_runs=3, num_tokens=48, prefill_tokens=384, reuse_tokens=384, num_stops=10,
+    chunks=(128,), lengths=(128, 256, 512), length_runs=2, num_scenes=3, word_counts=(2, 8, 32))

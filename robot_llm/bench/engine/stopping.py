@@ -1,0 +1,139 @@
+"""How soon the engine is idle when it is told to stop, wherever it is."""
+
+from collections.abc import Iterator, Mapping
+from queue import SimpleQueue
+import time
+
+from robot_llm.bench.engine.rig import Rig
+from robot_llm.bench.engine.scale import Scale
+from robot_llm.bench.prompts import STORY, TALK
+from robot_llm.bench.sample import Figure, Target
+from robot_llm.core.event import Delta, Event, Finished, Started
+from robot_llm.core.request import FinishReason, Request, RequestStatus
+from robot_llm.engine.worker import Worker
+
+PREFILL_SLACK_S = 0.005
+DECODE_SLACK_S = 0.002
+LATEST_STOP_S = 0.25
+"""A stop comes at some time up to this after the start, so that it meets every part of a chunk."""
+SLOW_CHUNK = 128
+"""A longer chunk takes seconds to end by itself; fewer stops have to do there [tokens]."""
+PROMPT_TOKENS = 2048
+GOLDEN = 0.6180339887
+"""Its multiples, without their whole part, are spread evenly however many there are."""
+
+
+class Stops:
+    """
+    A worker with a runtime of its own, whose requests are stopped.
+
+    :param changes: parameters by their flat names
+    """
+
+    def __init__(self, rig: Rig, changes: Mapping[str, object]) -> None:
+        self._rig = rig
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._worker = Worker(
+            lambda should_stop: rig.make(changes, TALK), self._events.put, time.monotonic,
+            policy='queue', max_queue=1)
+        self.runtime = self._worker.open()
+        self._num_stops = 0
+        self.window_s = self._measure_window_s()
+
+    def close(self) -> None:
+        """Free the model."""
+        self._worker.close()
+
+    def _measure_window_s(self) -> float:
+        """Return until when a stop surely meets the prefill [s]."""
+        request = self._rig.request(self._rig.filler(PROMPT_TOKENS // 16), max_tokens=2)
+        self._worker.requests.submit(request)
+        self._wait(Finished)
+        return min(LATEST_STOP_S, 8 * request.clock.durations()['prefill_s'])
+
+    def _wait(self, kind: type[Event]) -> None:
+        while not isinstance(self._events.get(), kind):
+            pass
+
+    def in_prefill(self) -> Request:
+        """Stop one request somewhere in its prefill, and wait until the engine is idle."""
+        request = self._rig.request(self._rig.filler(PROMPT_TOKENS), max_tokens=2)
+        self._worker.requests.submit(request)
+        self._wait(Started)
+        self._num_stops += 1
+        # Behind the template and the tokens of this text, which take a few milliseconds.
+        time.sleep(0.005 + self._num_stops * GOLDEN % 1 * self.window_s)
+        return self._stop(request)
+
+    def in_decode(self) -> Request:
+        """Stop one request somewhere between its sixth token and the seventh."""
+        request = self._rig.request(STORY, max_tokens=400)
+        self._worker.requests.submit(request)
+        for _ in range(4):
+            self._wait(Delta)
+        self._num_stops += 1
+        time.sleep(self._num_stops * GOLDEN % 1 * 2 * self.token_s)
+        return self._stop(request)
+
+    token_s = 0.0
+    """The time of one token, set by who knows it [s]."""
+
+    def _stop(self, request: Request) -> Request:
+        stage = request.status
+        self._worker.requests.stop(request, FinishReason.CANCELED)
+        self._wait(Finished)
+        assert request.finish_reason is FinishReason.CANCELED
+        assert stage is not RequestStatus.FINISHED
+        return request
+
+
+def stopping(rig: Rig, scale: Scale) -> Iterator[Figure]:
+    """Yield stop to idle in prefill and decode, by chunk, with and without abort callback."""
+    for with_abort in (True, False):
+        way = 'abort callback' if with_abort else 'no abort callback'
+        for chunk in (0, *scale.chunks):
+            changes: dict[str, object] = {'engine.use_abort_callback': with_abort}
+            stops = Stops(rig, changes | (fixed_chunk(chunk) if chunk else {}))
+            try:
+                yield from _prefill_figures(rig, scale, stops, way, chunk)
+                if not chunk:
+                    yield from _decode_figures(rig, scale, stops, way)
+            finally:
+                stops.close()
+
+
+def fixed_chunk(num_tokens: int) -> dict[str, object]:
+    """Return the parameters that make every prefill chunk this long."""
+    return {'engine.chunk_tokens': num_tokens, 'engine.max_stall_s': 10.0}
+
+
+def _prefill_figures(
+    rig: Rig, scale: Scale, stops: Stops, way: str, chunk: int,
+) -> Iterator[Figure]:
+    is_slow = chunk > SLOW_CHUNK and way != 'abort callback'
+    num_stops = max(scale.num_stops // (5 if is_slow else 1), 1)
+    requests = [stops.in_prefill() for _ in range(num_stops)]
+    name = f'stop to idle, prefill, {way}, chunk {chunk or "default"}'
+    limit_s = rig.settings.engine.max_stall_s + PREFILL_SLACK_S
+    # A chunk that was fixed by hand promises nothing where only the chunk bounds a stop.
+    is_promised = not chunk or way == 'abort callback'
+    yield from _latencies(name, requests, Target(limit_s) if is_promised else None)
+
+
+def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[Figure]:
+    stops.token_s = rig.run(rig.request(STORY, max_tokens=scale.num_tokens)).request.clock.tpot_s
+    requests = [stops.in_decode() for _ in range(scale.num_stops)]
+    yield from _latencies(f'stop to idle, decode, {way}', requests,
+                          Target(stops.token_s + DECODE_SLACK_S))
+    yield Figure(f'wasted tokens, {way}', '', tuple(
+        float(request.counts.num_wasted_tokens) for request in requests), Target(1.0),
+        statistic='max')
+
+
+def _latencies(name: str, requests: list[Request], target: Target | None) -> Iterator[Figure]:
+    """Yield the median, and the 99th percentile where there are enough stops for one."""
+    seconds = tuple(request.stop_clock.latency_s for request in requests)
+    yield Figure(f'{name}, p50', 's', seconds)
+    last = 'p99' if len(seconds) >= 100 else 'max'
+    yield Figure(f'{name}, {last}', 's', seconds, target,
+                 statistic='p99' if len(seconds) >= 100 else 'max')
