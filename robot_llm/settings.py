@@ -14,14 +14,15 @@ from robot_llm.parameter_group import (
     SamplingParams, SceneSettings, StatusSettings, TopicSettings,
 )
 from robot_llm.parameter_spec import convert_flat, nest, ParameterSpec, specs_from_model
+from robot_llm.parameter_speculation import SpeculationSettings
 from typing_extensions import Self
 
 __all__ = [
     'AdmissionSettings', 'CacheSettings', 'ClientSettings', 'DeviceSettings',
     'EngineSettings', 'HistorySettings', 'Limits', 'ModelSettings', 'PreemptSettings',
     'ProfileSettings', 'RecordSettings', 'SamplingParams', 'SceneSettings', 'Settings',
-    'StatusSettings', 'TopicSettings', 'all_specs', 'model_file', 'parameter_table_markdown',
-    'parameter_yaml', 'resolve_n_threads',
+    'SpeculationSettings', 'StatusSettings', 'TopicSettings', 'all_specs', 'model_file',
+    'parameter_table_markdown', 'parameter_yaml', 'resolve_n_threads',
 ]
 
 
@@ -34,6 +35,7 @@ class Settings(Group):
         description='rclpy executor of the process; read once, at start.')] = 'single_threaded'
     model: ModelSettings = ModelSettings()
     engine: EngineSettings = EngineSettings()
+    speculation: SpeculationSettings = SpeculationSettings()
     sampling: SamplingParams = SamplingParams()
     profiles: ProfileSettings = ProfileSettings()
     preempt: PreemptSettings = PreemptSettings()
@@ -113,6 +115,10 @@ def _relation_problems(settings: Settings) -> list[str]:
         problems.append(
             f'engine.hang_s={settings.engine.hang_s} is below 2 s, too short to tell a hang from '
             'a slow decode; raise it, or set it to 0 to never give up')
+    if settings.speculation.prompt_lookup_min > settings.speculation.prompt_lookup_max:
+        problems.append(
+            f'speculation.prompt_lookup_min={settings.speculation.prompt_lookup_min} is above '
+            f'speculation.prompt_lookup_max={settings.speculation.prompt_lookup_max}; lower it')
     if model.flash_attn == 'off' and model.type_v.startswith('q'):
         problems.append(
             f"model.type_v={model.type_v!r} needs flash attention, but model.flash_attn='off'; "

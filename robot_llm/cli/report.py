@@ -69,7 +69,9 @@ def result_lines(answer: Answer) -> Iterator[str]:
            f'{stats["tpot_s"] * 1e3:.1f} ms a token, {stats["e2e_s"]:.2f} s in all')
     yield (f'tokens    prompt {stats["num_prompt_tokens"]} ({stats["num_cached_tokens"]} cached), '
            f'answer {stats["num_completion_tokens"]} ({stats["num_forced_tokens"]} forced) in '
-           f'{stats["num_decode_calls"]} decode calls')
+           f'{stats["num_decode_calls"]} decode calls'
+           + (f', {stats["num_accepted_tokens"]} of {stats["num_draft_tokens"]} guesses right'
+              if stats['num_draft_tokens'] else ''))
     if stats['cancel_latency_s']:
         yield (f'cancel    engine idle after {stats["cancel_latency_s"] * 1e3:.1f} ms, '
                f'{stats["num_wasted_tokens"]} tokens wasted')

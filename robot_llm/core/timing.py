@@ -129,6 +129,8 @@ class TokenCounts:
     num_forced_tokens: int = 0
     num_decode_calls: int = 0
     num_wasted_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
 
     def void(self) -> None:
         """Start again: the answer so far was wasted, the work it took stays counted."""
@@ -160,6 +162,8 @@ class GenerationStats:
     num_forced_tokens: int = 0
     num_decode_calls: int = 0
     num_wasted_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
     prefill_floor_s: float = 0.0
     tpot_floor_s: float = 0.0
 
@@ -202,5 +206,7 @@ def collect_stats(
         num_forced_tokens=counts.num_forced_tokens,
         num_decode_calls=counts.num_decode_calls,
         num_wasted_tokens=counts.num_wasted_tokens,
+        num_draft_tokens=counts.num_draft_tokens,
+        num_accepted_tokens=counts.num_accepted_tokens,
         prefill_floor_s=prefill_floor_s,
         tpot_floor_s=tpot_floor_s)

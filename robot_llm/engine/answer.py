@@ -43,7 +43,7 @@ class Answer:
     @property
     def is_over(self) -> bool:
         """No further token is wanted: whole, ended, stopped by a string, or at the limit."""
-        return self._has_ended or self._stream.stopped or self._is_complete or self._room <= 0
+        return self._has_ended or self._stream.stopped or self._is_complete or self.room <= 0
 
     @property
     def _is_complete(self) -> bool:
@@ -52,7 +52,8 @@ class Answer:
                 and not self._is_cut)
 
     @property
-    def _room(self) -> int:
+    def room(self) -> int:
+        """How many more tokens may be appended."""
         return self._request.sampling.max_tokens - self._counts.num_completion_tokens
 
     def begin(self) -> list[int]:
@@ -64,14 +65,15 @@ class Answer:
         :returns: the forced beginning of the detail, to be appended
         """
         word = self._word
-        separator_ids = word.separator_ids[:max(self._room, 0)]
+        separator_ids = word.separator_ids[:max(self.room, 0)]
         if len(separator_ids) < len(word.separator_ids):
             self._separator = ''
-        for token_id in (*word.token_ids, *separator_ids):
-            self._sampler.accept(token_id)
+        self._sampler.accept([*word.token_ids, *separator_ids])
         self._counts.num_forced_tokens += len(separator_ids)
         self._count(len(separator_ids))
-        return self._force(self._room)
+        forced = self._force(self.room)
+        self._sampler.accept(forced)
+        return forced
 
     def choose(self, logits: NDArray[np.float32]) -> list[int]:
         """
@@ -86,7 +88,16 @@ class Answer:
             return []
         if self._constraint is not None:
             self._constraint.accept([token_id])
-        return [token_id, *self._force(self._room - 1)]
+        new_ids = [token_id, *self._force(self.room - 1)]
+        self._sampler.accept(new_ids)
+        return new_ids
+
+    def num_allowed(self, token_ids: list[int]) -> int:
+        """Return how many of these tokens might follow, none of them the turn's end."""
+        end = next((i for i, t in enumerate(token_ids) if self._backend.is_end(t)), None)
+        if self._constraint is None:
+            return len(token_ids) if end is None else end
+        return self._constraint.num_allowed(token_ids[:end])
 
     def _force(self, room: int) -> list[int]:
         """Return what must follow, cut to the room that is left."""
@@ -107,7 +118,6 @@ class Answer:
         """
         text, self._separator = self._separator, ''
         for token_id in token_ids:
-            self._sampler.accept(token_id)
             text += self._stream.feed(self._backend.token_bytes(token_id))
         self._count(len(token_ids))
         return text

@@ -117,16 +117,17 @@ class Backend(Protocol):
 
     def decode(
         self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
-        probe: int | None = None,
+        probe: int | None = None, num_rows: int = 1,
     ) -> None:
         """
-        Evaluate tokens behind a sequence; ``logits`` then gives the row of the last one.
+        Evaluate tokens behind a sequence; ``logits`` then gives the rows of the last ones.
 
         Returns when the device has finished.
 
         :param token_ids: shape (num_tokens,), 1 <= num_tokens <= ``n_batch``
         :param position: how many tokens the sequence holds already
         :param probe: which of ``token_ids`` gives ``hidden_state``; None: nobody will ask
+        :param num_rows: how many of the last tokens get a row of logits, 1 <= num_rows
         :raises DecodeAborted: if the abort flag ended it
         :raises EngineError: if the runtime fails
         """
@@ -144,8 +145,13 @@ class Backend(Protocol):
         :raises EngineError: if the runtime fails
         """
 
-    def logits(self) -> NDArray[np.float32]:
-        """Return the last row, shape (n_vocab,), float32; a view, valid until the next decode."""
+    def logits(self, row: int = -1) -> NDArray[np.float32]:
+        """
+        Return a row of the last ``decode``; a view, valid until the next one.
+
+        :param row: counted from the last token, -num_rows to -1
+        :returns: shape (n_vocab,), float32
+        """
 
     def hidden_state(self) -> NDArray[np.float32]:
         """

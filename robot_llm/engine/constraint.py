@@ -144,6 +144,10 @@ class DetailConstraint:
         """Whether the token may follow now; cheap beside a whole mask."""
         return bool(self._matcher.validate_tokens([token_id]) == 1)
 
+    def num_allowed(self, token_ids: Sequence[int]) -> int:
+        """Return how many of these tokens may follow now, one behind the other."""
+        return int(self._matcher.validate_tokens(list(token_ids)))
+
     def allowed(self) -> NDArray[np.bool_]:
         """Return which tokens may follow, shape (n_vocab,)."""
         fill_next_token_bitmask(self._matcher, self._bitmask)

@@ -48,7 +48,8 @@ class Generation:
         yield Started(self._request)
         self._compiled = self._runtime.compiled(self._request.profile)
         try:
-            self._prefill(self._prompt_ids())
+            self._prompt = self._prompt_ids()
+            self._prefill(self._prompt)
             decision = self._decide()
             standing = self._request.latch.offer(decision)
             word = self._compiled.decision_set[standing.word]
@@ -118,8 +119,8 @@ class Generation:
             position = end
         self._mark(Stage.PREFILLED)
 
-    def _decode(self, token_ids: Sequence[int]) -> None:
-        self._runtime.decode(token_ids)
+    def _decode(self, token_ids: Sequence[int], *, num_rows: int) -> None:
+        self._runtime.decode(token_ids, num_rows=num_rows)
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:
@@ -139,29 +140,64 @@ class Generation:
 
     def _detail(self, word: WordTokens) -> Iterator[Event]:
         """Generate behind the word that stands until the answer is whole or the limit is met."""
-        request = self._request
+        request, counts = self._request, self._counts
         answer = Answer(self._backend, self._compiled, request, word)
+        self._speculator = self._runtime.speculators[request.profile.name]
         try:
-            pending = [*word.token_ids, *word.separator_ids]
             new_ids = answer.begin()
-            while True:
-                text = answer.append(new_ids)
-                pending += new_ids
-                if answer.is_over:
-                    break
+            text = answer.append(new_ids)
+            pending = [*word.token_ids, *word.separator_ids, *new_ids]
+            self._speculator.begin(self._prompt, pending)
+            while not answer.is_over:
                 yield Delta(request, text, answer.take_num_tokens())
                 self._check_stop()
-                self._decode(pending)
-                pending = []
+                draft = self._decode_with_draft(pending, answer)
                 if request.is_stopping:
                     # The row for the next token was computed, and nobody wants that token.
-                    self._counts.num_wasted_tokens += 1
+                    counts.num_wasted_tokens += 1
                     raise _Stopped
-                new_ids = answer.choose(self._backend.logits())
+                text, pending = self._choose(answer, draft)
             text += answer.finish()
             yield Delta(request, text, answer.take_num_tokens())
         finally:
             answer.close()
+
+    def _decode_with_draft(self, pending: Sequence[int], answer: Answer) -> Sequence[int]:
+        """Evaluate what is certain, and behind it what is worth guessing; return the guess."""
+        room = min(answer.room - 1, self._backend.n_batch - len(pending))
+        draft = self._speculator.propose(
+            max_tokens=max(room, 0), num_allowed=answer.num_allowed)
+        started_s = self._clock()
+        self._decode([*pending, *draft], num_rows=1 + len(draft))
+        self._runtime.decode_cost.observe(
+            len(pending) + len(draft), self._clock() - started_s)
+        self._counts.num_draft_tokens += len(draft)
+        return draft
+
+    def _choose(self, answer: Answer, draft: Sequence[int]) -> tuple[str, list[int]]:
+        """
+        Append tokens as long as their rows are there: one, and one for each that was guessed.
+
+        Every token is sampled from its own row, whether it was guessed or not. To draw from the
+        distribution and to keep a guess that comes up is speculative sampling where the guess is
+        certain of itself: accepted with the probability that it has, else drawn from the rest. So
+        the text is the one that would have come without guessing.
+        Source: Leviathan et al. 2023; for one seed also llama.cpp's common/sampling.cpp.
+
+        :returns: the text that may be published, and the tokens that are not evaluated yet
+        """
+        text, num_right = '', 0
+        while True:
+            new_ids = answer.choose(self._backend.logits(num_right - len(draft) - 1))
+            text += answer.append(new_ids)
+            num_evaluated = self._speculator.accept(new_ids)
+            num_right += num_evaluated
+            if answer.is_over or num_evaluated < len(new_ids):
+                break
+        self._counts.num_accepted_tokens += num_right
+        cache = self._runtime.cache
+        cache.drop_behind(cache.num_tokens - len(draft) + num_right)
+        return text, new_ids[num_evaluated:]
 
 
 def run_to_end(

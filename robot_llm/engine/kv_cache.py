@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 
 from robot_llm.engine.backend import Backend
+from robot_llm.errors import DecodeError
 
 WORKING = 0
 """The sequence in which requests are evaluated; the pinned ones follow it."""
@@ -84,6 +85,22 @@ class KVCache:
             self._backend.copy_sequence(seq_id, WORKING)
             self._working = list(pinned)
         return len(self._working)
+
+    @property
+    def can_drop_part(self) -> bool:
+        """Whether the end of a sequence can be dropped without harm to what stays."""
+        return self._can_drop_part
+
+    def drop_behind(self, length: int) -> None:
+        """
+        Drop what stands behind the first ``length`` tokens of the working sequence.
+
+        :raises DecodeError: if the memory refuses, which ``can_drop_part`` had promised not to
+        """
+        if length < len(self._working):
+            if not self._backend.truncate(WORKING, length):
+                raise DecodeError(f'the memory cannot drop the tokens behind {length}')
+            del self._working[length:]
 
     def extend(self, token_ids: Sequence[int]) -> None:
         """Note that ``token_ids`` were evaluated behind the working sequence."""

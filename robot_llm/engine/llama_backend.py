@@ -150,8 +150,8 @@ class LlamaCppBackend:
         self._batch = LlamaBatch(self._settings.n_batch)
 
     def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
-               probe: int | None = None) -> None:
-        """Evaluate tokens behind a sequence; the last one gets logits."""
+               probe: int | None = None, num_rows: int = 1) -> None:
+        """Evaluate tokens behind a sequence; the last ones get logits."""
         has_probe = probe is not None and self._has_hidden_states
         if has_probe is not self._gives_hidden_states:
             self._gives_hidden_states = has_probe
@@ -159,6 +159,7 @@ class LlamaCppBackend:
         # With hidden states every token is an output; unasked, llama.cpp warns about each batch.
         num_tokens = self._batch.put(
             0, token_ids, position=position, seq_id=seq_id, are_outputs=has_probe)
+        self._batch.mark_outputs(num_tokens - num_rows, num_tokens)
         self._run(num_tokens)
         if probe is not None and has_probe:
             pointer = llama.llama_get_embeddings_ith(self._context, probe % num_tokens)
@@ -192,9 +193,9 @@ class LlamaCppBackend:
             f'llama_decode returned {status}: {LLAMA_LOG.reason("llama.cpp gave no reason")}; '
             'clean the node up and configure it again')
 
-    def logits(self) -> NDArray[np.float32]:
-        """Return the last row; a view into llama.cpp, valid until the next decode."""
-        return self._row(-1)
+    def logits(self, row: int = -1) -> NDArray[np.float32]:
+        """Return a row, counted from the last one; a view, valid until the next decode."""
+        return self._row(row)
 
     def hidden_state(self) -> NDArray[np.float32]:
         """Return the last probe's hidden state; empty without hidden states."""

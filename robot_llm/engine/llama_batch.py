@@ -48,6 +48,10 @@ class LlamaBatch:
         self._outputs[start:end] = are_outputs
         return end
 
+    def mark_outputs(self, start: int, end: int) -> None:
+        """Have a row of logits for each token of a part of the batch."""
+        self._outputs[start:end] = True
+
     def take(self, num_tokens: int) -> llama.llama_batch:
         """Return the first ``num_tokens`` as llama.cpp wants them; the last one is an output."""
         self._outputs[num_tokens - 1] = True

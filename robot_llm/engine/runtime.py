@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from robot_llm.cache_folder import CacheFolder
 from robot_llm.core.chunking import chunk_end, ChunkSizer, STEP
+from robot_llm.core.decode_cost import DecodeCost
 from robot_llm.core.prompt import PromptRenderer
+from robot_llm.core.speculation import Speculator
 from robot_llm.engine.backend import Backend, DecodeAborted
 from robot_llm.engine.kv_cache import KVCache
 from robot_llm.engine.prefix_store import PrefixStore
@@ -72,6 +74,10 @@ class Runtime:
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
             nonce=secrets.token_hex(8), now=today)
         self._should_stop = should_stop
+        self._speculation = settings.speculation
+        self.decode_cost = DecodeCost()
+        self.speculators: dict[str, Speculator] = {}
+        """By profile; each learns from one answer to the next."""
         self._with_hidden_states = with_hidden_states
         self.on_progress: Callable[[], None] = _nothing
         """Called after every decode, the sign that the engine lives."""
@@ -101,6 +107,10 @@ class Runtime:
             with_hidden_states=self._gives_hidden_states)
         self.cache = KVCache(self.backend)
         self.profiles = profiles
+        self.speculators = {
+            name: Speculator(self._speculation, self.decode_cost,
+                             is_possible=self.cache.can_drop_part)
+            for name in profiles}
         self._warm_up()
         for name, profile in profiles.items():
             self._pin(name, profile.static_ids)
@@ -183,12 +193,15 @@ class Runtime:
         self.decode(token_ids, probe=probe)
         self.chunks.learn(len(token_ids), self._clock() - started_s)
 
-    def decode(self, token_ids: Sequence[int], *, probe: int | None = None) -> None:
+    def decode(
+        self, token_ids: Sequence[int], *, probe: int | None = None, num_rows: int = 1,
+    ) -> None:
         """
         Evaluate tokens behind the working sequence; the cache stays in step with the memory.
 
         :param token_ids: shape (num_tokens,), at least one
         :param probe: which of them gives the hidden state, if they fit into one batch; None: none
+        :param num_rows: how many of the last ones get logits; more than one in one batch only
         :raises DecodeAborted: if the abort flag ended it; what was finished is kept
         :raises EngineError: if the runtime fails
         """
@@ -198,7 +211,7 @@ class Runtime:
             try:
                 self.backend.decode(
                     part, position=self.cache.num_tokens,
-                    probe=probe if len(part) == len(token_ids) else None)
+                    probe=probe if len(part) == len(token_ids) else None, num_rows=num_rows)
             except DecodeAborted:
                 self.cache.recover(part)
                 raise

@@ -1,5 +1,6 @@
 """Logits → one token id."""
 
+from collections.abc import Sequence
 import ctypes
 from typing import Any
 
@@ -78,10 +79,11 @@ class Sampler:
         np.copyto(self._masked, logits, where=constraint.allowed())
         return self._choose(self._masked)
 
-    def accept(self, token_id: int) -> None:
-        """Let the repetition penalty see a token that was sampled or forced."""
+    def accept(self, token_ids: Sequence[int]) -> None:
+        """Let the repetition penalty see tokens that were sampled or forced, in their order."""
         if self._chain is not None:
-            llama.llama_sampler_accept(self._chain, token_id)
+            for token_id in token_ids:
+                llama.llama_sampler_accept(self._chain, token_id)
 
     def _choose(self, logits: NDArray[np.float32]) -> int:
         if self._chain is None:

@@ -68,6 +68,7 @@ class ScriptedBackend:
         self._memory: list[list[int]] = []
         self._num_cells = 0
         self._last: Sequence[int] = ()
+        self._num_rows = 1
         self._probed: Sequence[int] = ()
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
@@ -96,11 +97,12 @@ class ScriptedBackend:
 
     def decode(
         self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
-        probe: int | None = None,
+        probe: int | None = None, num_rows: int = 1,
     ) -> None:
         """Evaluate tokens behind a sequence, part by part."""
         self._append(token_ids, position, seq_id)
-        self._last = tuple(self._memory[seq_id])
+        assert 1 <= num_rows <= len(token_ids), f'{num_rows} rows of {len(token_ids)} tokens'
+        self._last, self._num_rows = tuple(self._memory[seq_id]), num_rows
         if probe is not None:
             self._probed = self._last[:position + probe % len(token_ids) + 1]
 
@@ -129,9 +131,10 @@ class ScriptedBackend:
                                   for count in range(1, len(branch) + 1)]))
         return rows
 
-    def logits(self) -> NDArray[np.float32]:
-        """Return the last row, shape (n_vocab,), float32."""
-        return self._logits_behind(self._last)
+    def logits(self, row: int = -1) -> NDArray[np.float32]:
+        """Return a row, counted from the last one, shape (n_vocab,), float32."""
+        assert -self._num_rows <= row <= -1, f'row {row} of {self._num_rows}'
+        return self._logits_behind(self._last[:len(self._last) + row + 1])
 
     def hidden_state(self) -> NDArray[np.float32]:
         """Return how often each byte stands up to the probe, hashed to a few numbers."""

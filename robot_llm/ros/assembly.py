@@ -119,6 +119,9 @@ class Assembly:
         info = backend.info
         if report := backend.memory_report():
             self._node.get_logger().info(f'memory as planned and as taken:\n{report}')
+        if settings.speculation.policy != 'off' and (info.is_recurrent or info.n_swa):
+            self._node.get_logger().info(
+                'speculation is off: the memory of this model cannot drop guessed tokens')
         probe = StallProbe(self._node, settings.status.stall_probe_hz)
         self._parts.callback(probe.close)
         reporter.service = Service(

@@ -40,7 +40,9 @@ def profiles() -> dict[str, ResponseProfile]:
 def make_settings(model_path: Path) -> Callable[..., Settings]:
     """Return what makes settings; parameters by their flat names."""
     def make(flat: dict[str, Any] | None = None) -> Settings:
-        return Settings.from_flat({'model.path': str(model_path), **(flat or {})})
+        # Whether a guess pays depends on the machine; who tests guesses turns them on.
+        return Settings.from_flat({
+            'model.path': str(model_path), 'speculation.policy': 'off', **(flat or {})})
     return make
 
 

@@ -161,6 +161,24 @@ def test_branches_are_what_the_same_tokens_are_alone(backend: Backend) -> None:
         backend.truncate(0, 20)
 
 
+def test_the_rows_of_one_decode_are_those_of_its_tokens_one_by_one(backend: Backend) -> None:
+    prompt, behind = prompt_ids(backend, 20), prompt_ids(backend, 26)[20:]
+    backend.decode(prompt, position=0)
+    alone = []
+    for index, token_id in enumerate(behind):
+        backend.decode([token_id], position=20 + index)
+        alone.append(backend.logits().copy())
+    backend.truncate(0, 20)
+    backend.decode(behind, position=20, num_rows=4)
+    for row in range(-4, 0):
+        top = int(alone[row].argmax())
+        together = backend.logits(row)
+        assert together.shape == (backend.info.n_vocab,)
+        assert together.argmax() == top
+        assert log_softmax_at(together, [top]) == pytest.approx(
+            log_softmax_at(alone[row], [top]), abs=0.3)
+
+
 def test_branches_obey_the_abort_flag(backend: Backend) -> None:
     backend.decode(prompt_ids(backend, 20), position=0)
     backend.copy_sequence(0, 1)

@@ -100,9 +100,9 @@ def test_greedy_with_a_repetition_penalty_leaves_what_it_said(logits: np.ndarray
     sampler = Sampler(N_VOCAB, SamplingParams(temperature=0.0, repetition_penalty=1.3))
     assert sampler.sample(logits) == 4
     assert sampler.sample(logits) == 4
-    sampler.accept(4)
+    sampler.accept([4])
     assert sampler.sample(logits) == 9
-    sampler.accept(9)
+    sampler.accept([9])
     assert sampler.sample(logits) == 4
     assert sampler.sample(logits, Mask([9, 11])) == 9
     sampler.close()
