@@ -1,6 +1,7 @@
 """Plots → pictures: few colours, readable in black and white, one sentence each."""
 
 from collections.abc import Callable, Mapping
+import re
 from typing import Any, Final
 
 from robot_llm.bench.plot import Kind, Plot, Series
@@ -41,7 +42,7 @@ def draw(plot: Plot) -> bytes:
 def _label(axis: Any, label: str) -> None:
     """Write times at the ticks as people say them: ``20 ms``, not ``0.02`` and an ``s``."""
     is_time = _unit(label) == 's'
-    axis.set_label_text(label.removesuffix('[s]').rstrip() if is_time else label)
+    axis.set_label_text(re.sub(r' *\[s\]', '', label) if is_time else label)
     if is_time:
         axis.set_major_formatter(lambda value, _: quantity(value, 's') if value else '0')
 
@@ -144,8 +145,9 @@ def _histogram(axis: Any, plot: Plot) -> None:
 
 
 def _unit(label: str) -> str:
-    """Return what stands in brackets at a label's end: ``time [s]`` → ``s``."""
-    return label[label.rindex('[') + 1:].rstrip('] ') if '[' in label else ''
+    """Return what stands in brackets in a label: ``time [s]`` → ``s``; '' for nothing."""
+    match = re.search(r'\[([^]]+)\]', label)
+    return match.group(1) if match else ''
 
 
 PAINTERS: Final[Mapping[Kind, Callable[[Any, Plot], None]]] = {
