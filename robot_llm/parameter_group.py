@@ -226,9 +226,12 @@ class DeviceSettings(Group):
     """``device.*``: what the hardware could do at best; the floors are computed from it."""
 
     peak_flops: Annotated[float, Field(
-        ge=0.0, description='Peak compute [FLOP/s]; 0 is unknown, floors are then 0.')] = 0.0
+        ge=0.0, description=(
+            'Peak compute [FLOP/s]; 0 measures the CPU, and is unknown on a GPU.'))] = 0.0
     memory_bandwidth: Annotated[float, Field(
-        ge=0.0, description='Peak memory bandwidth [byte/s]; 0 is unknown.')] = 0.0
+        ge=0.0, description=(
+            'Peak memory bandwidth [byte/s]; 0 measures the CPU, and is unknown on a GPU.'),
+    )] = 0.0
 
 
 class CacheSettings(Group):

@@ -18,7 +18,8 @@ def prefill_floor_s(num_params: int, num_tokens: int, flops: float) -> float:
     them. The input embedding is looked up, not multiplied: leave it out, unless it is tied,
     because then the same table is the output matrix. Even that one is multiplied for the last
     token only, so for a small model with a large vocabulary the floor is too high if it is
-    counted for each. Attention itself (quadratic in the tokens) is not in here.
+    counted for each; ``core.peaks`` adds it once. Attention itself (quadratic in the tokens) is
+    not in here.
 
     :param num_params: parameters that are multiplied for one token
     :param num_tokens: tokens that are really evaluated: prompt minus cached

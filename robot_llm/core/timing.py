@@ -118,7 +118,8 @@ class TokenCounts:
     """
     What the engine did for one request; each field is one of GenerationStats.
 
-    Only ``num_prefilled_tokens`` is not: it is for the status heartbeat.
+    Two are not: ``num_prefilled_tokens`` is for the status heartbeat, and
+    ``num_calls_to_decision`` tells the decodes behind the decision from those before it.
     """
 
     num_prompt_tokens: int = 0
@@ -128,6 +129,7 @@ class TokenCounts:
     num_completion_tokens: int = 0
     num_forced_tokens: int = 0
     num_decode_calls: int = 0
+    num_calls_to_decision: int = 0
     num_wasted_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0

@@ -183,6 +183,12 @@ class Backend(Protocol):
         :returns: False if they are refused; the sequence is empty then
         """
 
+    def peaks_key(self) -> str:
+        """Name what ``measure_peaks`` would measure; '' where nothing can be."""
+
+    def measure_peaks(self) -> tuple[float, float]:
+        """Measure the peaks of the device that computes, FLOP/s and bytes/s; 0 is unknown."""
+
     def memory_report(self) -> str:
         """Return what was planned beside what was taken, as lines of text; '' if unknown."""
 

@@ -51,6 +51,7 @@ class Generation:
             self._prompt = self._prompt_ids()
             self._prefill(self._prompt)
             decision = self._decide()
+            self._counts.num_calls_to_decision = self._counts.num_decode_calls
             standing = self._request.latch.offer(decision)
             word = self._compiled.decision_set[standing.word]
             self._counts.num_completion_tokens += len(word.token_ids)

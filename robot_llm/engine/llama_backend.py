@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from robot_llm.engine.abort import LlamaAbortFlag
 from robot_llm.engine.backend import DecodeAborted
+from robot_llm.engine.device_peaks import measure_peaks, peaks_key
 from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_context import open_llama_context, plan_context
@@ -57,7 +58,7 @@ class LlamaCppBackend:
         llama.llama_backend_init()
         self._path = path = model_file(settings)
         check_gguf(path)
-        shape = read_shape(path)
+        self._shape = shape = read_shape(path)
         self._plan = check_memory(shape, settings.model)
         self._model: llama.llama_model_p | None = load_model(
             path, settings.model, should_stop=should_stop)
@@ -228,6 +229,14 @@ class LlamaCppBackend:
     def restore_sequence(self, seq_id: int, state: bytes) -> bool:
         """Put saved bytes into an empty sequence; False if llama.cpp refuses them."""
         return restore_sequence(self._context, seq_id, state)
+
+    def peaks_key(self) -> str:
+        """Name machine and threads; '' with layers on a GPU, which nothing measures."""
+        return '' if self._has_gpu_layers else peaks_key(self._shape, self._n_threads)
+
+    def measure_peaks(self) -> tuple[float, float]:
+        """Measure this CPU with as many threads as decode has."""
+        return measure_peaks(self._path, self._shape, self._n_threads)
 
     def memory_report(self) -> str:
         """Return what was planned beside what llama.cpp says it took, as lines of text."""

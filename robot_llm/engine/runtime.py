@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from robot_llm.cache_folder import CacheFolder
 from robot_llm.core.chunking import chunk_end, ChunkSizer, STEP
 from robot_llm.core.decode_cost import DecodeCost
+from robot_llm.core.peaks import Peaks
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.core.speculation import Speculator
 from robot_llm.engine.backend import Backend, DecodeAborted
@@ -44,6 +45,7 @@ class Runtime:
     :param folder: where prefixes are kept for the next start; None keeps none
     :param say: takes what the operator wants to know of a configure, a sentence at a time
     :param warn: takes what went wrong on the way and changed nothing
+    :param peaks: what the device can do at best; raised by what is faster
     :param clock: monotonic seconds
     :raises ConfigError: if a profile or the chat template does not work with this model
     :raises EngineError: if the context does not fit or the first decode fails
@@ -61,12 +63,14 @@ class Runtime:
         folder: CacheFolder | None = None,
         say: Callable[[str], None] = _unheard,
         warn: Callable[[str], None] = _unheard,
+        peaks: Peaks | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.backend = backend
         self.chunks = ChunkSizer(
             largest=min(settings.engine.chunk_tokens or settings.model.n_ubatch, backend.n_batch),
             is_abortable=backend.aborts_inside, max_stall_s=settings.engine.max_stall_s)
+        self.peaks = peaks or Peaks()
         self._clock, self._say = clock, say
         self._store = PrefixStore(backend, folder, warn) if folder is not None else None
         info = backend.info
@@ -208,6 +212,7 @@ class Runtime:
         step = self.backend.n_batch
         for start in range(0, len(token_ids), step):
             part = token_ids[start:start + step]
+            started_s = self._clock()
             try:
                 self.backend.decode(
                     part, position=self.cache.num_tokens,
@@ -215,6 +220,11 @@ class Runtime:
             except DecodeAborted:
                 self.cache.recover(part)
                 raise
+            info = self.backend.info
+            if info.shape is not None:
+                self.peaks.see(
+                    info.shape, len(part), self.cache.num_tokens * info.kv_bytes_per_token,
+                    self._clock() - started_s)
             self.cache.extend(part)
             self.on_progress()
 

@@ -175,6 +175,14 @@ class ScriptedBackend:
         self._memory[seq_id] = np.frombuffer(state, np.int32).tolist() if is_whole else []
         return is_whole
 
+    def peaks_key(self) -> str:
+        """Return nothing: no device computes."""
+        return ''
+
+    def measure_peaks(self) -> tuple[float, float]:
+        """Return nothing known."""
+        return 0.0, 0.0
+
     def memory_report(self) -> str:
         """Return nothing: what a script takes does not matter."""
         return ''

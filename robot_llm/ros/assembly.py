@@ -11,6 +11,7 @@ from rclpy.node import Node
 from robot_llm.cache_folder import open_cache
 from robot_llm.core.forecast import Forecast
 from robot_llm.engine.backend import Backend
+from robot_llm.engine.device_peaks import open_peaks
 from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
 from robot_llm.engine.model import ShouldStop
@@ -115,8 +116,13 @@ class Assembly:
         self._worker = worker
         if self._must_stop:
             worker.close()
-        backend = worker.open().backend
+        runtime = worker.open()
+        backend, peaks = runtime.backend, runtime.peaks
         info = backend.info
+        if peaks.flops or peaks.bandwidth:
+            self._node.get_logger().info(
+                f'device: {peaks.flops / 1e9:.3g} GFLOP/s, {peaks.bandwidth / 1e9:.3g} GB/s; the '
+                'floors in the statistics follow from these')
         if report := backend.memory_report():
             self._node.get_logger().info(f'memory as planned and as taken:\n{report}')
         if settings.speculation.policy != 'off' and (info.is_recurrent or info.n_swa):
@@ -126,7 +132,7 @@ class Assembly:
         self._parts.callback(probe.close)
         reporter.service = Service(
             settings, profiles, info, worker, streamer, stream, scene, dispatcher,
-            Forecast(), probe, watch)
+            Forecast(), peaks, probe, watch)
         return reporter.service
 
     def _open_runtime(
@@ -135,11 +141,12 @@ class Assembly:
         backend = self._open_backend(settings, should_stop, self._log_llama)
         try:
             logger = self._node.get_logger()
+            folder = open_cache(settings.cache, lambda problem: logger.warning(problem))
             return Runtime(
                 backend, settings, profiles, today=datetime.datetime.now(),
                 should_stop=should_stop, say=lambda sentence: logger.info(sentence),
-                folder=open_cache(settings.cache, lambda problem: logger.warning(problem)),
-                warn=lambda problem: logger.warning(problem))
+                folder=folder, warn=lambda problem: logger.warning(problem),
+                peaks=open_peaks(backend, settings.device, folder))
         except BaseException:
             backend.close()
             raise

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from robot_llm.core.forecast import Forecast
+from robot_llm.core.peaks import Peaks
 from robot_llm.core.request import Request
 from robot_llm.core.timing import collect_stats, GenerationStats
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.engine.worker import Worker
 from robot_llm.profile import ResponseProfile
-from robot_llm.roofline import prefill_floor_s, tpot_floor_s
 from robot_llm.ros.client_watch import ClientWatch
 from robot_llm.ros.dispatcher import Dispatcher
 from robot_llm.ros.scene import SceneMonitor
@@ -31,6 +31,7 @@ class Service:
     scene: SceneMonitor
     dispatcher: Dispatcher
     forecast: Forecast
+    peaks: Peaks
     stall_probe: StallProbe
     client_watch: ClientWatch | None
     """None if ``client.grace_s`` is 0."""
@@ -44,14 +45,9 @@ class Service:
 
     def stats_of(self, request: Request) -> GenerationStats:
         """Return the statistics of a finished request, beside what the hardware allows."""
-        device, info, counts = self.settings.device, self.model_info, request.counts
-        num_evaluated = max(counts.num_prompt_tokens - counts.num_cached_tokens, 0)
-        # Every decode reads the cache as it is then; the mean length stands for all of them.
-        mean_length = counts.num_prompt_tokens + counts.num_completion_tokens / 2
+        info, counts = self.model_info, request.counts
+        prefill_floor_s, tpot_floor_s = self.peaks.floors(
+            info.shape, counts, kv_bytes_per_token=info.kv_bytes_per_token)
         return collect_stats(
             request.clock, request.stop_clock, counts,
-            prefill_floor_s=prefill_floor_s(
-                info.num_params, num_evaluated, device.peak_flops),
-            tpot_floor_s=tpot_floor_s(
-                info.weight_bytes, int(mean_length * info.kv_bytes_per_token),
-                device.memory_bandwidth))
+            prefill_floor_s=prefill_floor_s, tpot_floor_s=tpot_floor_s)
