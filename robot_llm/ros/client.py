@@ -1,5 +1,7 @@
 """A planner's side of the action: send a goal, follow its stream, cancel it, take its result."""
 
+from collections.abc import Callable
+from queue import SimpleQueue
 from threading import Condition, Thread
 import time
 from typing import Final
@@ -57,6 +59,7 @@ class Client:
         self._answers: dict[bytes, Answer] = {}
         self._changed = Condition()
         self._is_closing = False
+        self._outbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.status: Status | None = None
         self._scene = self.node.create_publisher(Scene, f'{server}/scene', 1)
         stream = QoSProfile(
@@ -155,7 +158,7 @@ class Client:
         goal.client = self.node.get_fully_qualified_name()
         goal_id = uuid.uuid4().bytes
         self._forget_old()
-        answer = self._answers[goal_id] = Answer(goal_id, on_token, self._executor.create_task)
+        answer = self._answers[goal_id] = Answer(goal_id, on_token, self._call_soon)
 
         # rclpy notes a request after it has sent it: from another thread than the one that spins,
         # a node that answers in between is not heard, and the goal would be waited for for ever.
@@ -166,8 +169,18 @@ class Client:
             except Exception as error:  # noqa: B902  raised here it would end the spin thread
                 answer.fail(f'the goal cannot be sent: {error}')
 
-        self._executor.create_task(send)
+        self._call_soon(send)
         return answer
+
+    def _call_soon(self, callback: Callable[[], object]) -> None:
+        """
+        Let the spin thread call something, in the order in which this was asked for.
+
+        rclpy takes the newest of its tasks first: of two goals the older one would come last, and
+        by ``newest_wins`` take the place of the newer.
+        """
+        self._outbox.put(callback)
+        self._executor.create_task(lambda: self._outbox.get_nowait()())
 
     def _forget_old(self) -> None:
         """Keep no more than the newest finished goals: a planner may live for months."""

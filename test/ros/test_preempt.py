@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from threading import Event
 
 from action_msgs.msg import GoalStatus
 import pytest
@@ -9,6 +10,7 @@ from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
 from robot_llm.ros.answer import Answer
+from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Status
 from ros_node import TIMEOUT_S
 from ros_planner import Planner, reasons
@@ -105,6 +107,21 @@ def test_a_queue_serves_first_in_first_out(queue_planner: Planner) -> None:
     order = [(t.sec, t.nanosec) for pair in zip(starts, ends) for t in pair]
     assert order == sorted(order)
     assert results[-1].stats.queue_s >= results[1].stats.queue_s > 0
+
+
+def test_the_newest_of_goals_that_were_sent_to_a_busy_client_wins(planner: Planner) -> None:
+    """Goals left in the opposite order, so that the oldest one won."""
+    gate, is_free = next(_gates), Event()
+    first = planner.send(
+        Generate.Goal(prompt='say-slow'), on_token=lambda _token: is_free.wait(TIMEOUT_S))
+    assert first.wait_for(lambda: bool(first.tokens), TIMEOUT_S)
+    answers = [planner.ask(f'hold-detail:{gate} say-continue') for _ in range(3)]
+    is_free.set()
+    for answer in answers[:-1]:
+        assert planner.finish(answer).finish_reason == FinishReason.PREEMPTED
+    planner.node_process.open_gate(gate)
+    for answer in (first, answers[-1]):
+        assert planner.finish(answer).finish_reason == FinishReason.STOP
 
 
 def test_a_full_queue_refuses_with_its_length_and_limit(queue_planner: Planner) -> None:

@@ -7,22 +7,19 @@ is printed only.
 """
 
 from collections.abc import Callable
-import json
 import os
 from pathlib import Path
-import sys
 
 from robot_llm.core.request import FinishReason
 from robot_llm_msgs.msg import Status
-from ros_node import NodeProcess, Process, REAL, running_node
+from ros_listening import heard, listening
+from ros_node import NodeProcess, REAL, running_node
 from ros_planner import connected, Planner
 from ros_stress import Stress
 
 NUM_GOALS = int(os.environ.get('ROBOT_LLM_STRESS_GOALS', '40'))
 SEED = int(os.environ.get('ROBOT_LLM_STRESS_SEED', '1'))
 MAX_STALL_S = float(os.environ.get('ROBOT_LLM_STRESS_STALL_S', 'inf'))
-
-LISTENER = Path(__file__).parents[1] / 'support' / 'ros_listener.py'
 
 # Fragments and caches of a process that works; a leaked answer or context is far more.
 GROWTH_BYTES = 30 * 2**20
@@ -32,13 +29,8 @@ PARAMETERS = {'status.stall_probe_hz': 100.0, 'client.grace_s': 0.5,
 
 
 def run(planner: Planner, *, can_fail: bool) -> None:
-    listener = Process(sys.executable, str(LISTENER), planner.node_process.name, '1024')
-    try:
-        listener.wait_for_log('listens\n')
-        stress = Stress(planner, listener, SEED, can_fail)
-        check(stress)
-    finally:
-        listener.kill()
+    with listening(planner.node_process) as listener:
+        check(Stress(planner, listener, SEED, can_fail))
 
 
 def check(stress: Stress) -> None:
@@ -68,11 +60,7 @@ def check_the_next_goal(stress: Stress) -> None:
     """Hold the goal behind all of this to the contract, at a listener that was stopped as well."""
     answer = stress.planner.answer('say-slow')
     assert answer.result.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
-    goal = answer.goal_id.hex()
-    stress.listener.wait_for_log(f'"goal": "{goal}"')
-    heard = next(json.loads(line) for line in stress.listener.log.splitlines()
-                 if f'"goal": "{goal}"' in line)
-    assert heard['text'] == answer.result.text
+    assert heard(stress.listener, answer.goal_id)['text'] == answer.result.text
 
 
 def test_many_goals_on_a_scripted_engine(scripted: Callable[..., Planner]) -> None:

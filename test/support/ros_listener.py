@@ -1,8 +1,9 @@
 """
 A listener in a process of its own: it writes every stream that it has whole as a line of JSON.
 
-``ros_listener.py NODE DEPTH`` subscribes to the tokens of a node; for what it lost it asks
-``~/replay``. A line is ``{"goal": hex, "text": …, "seqs": [0, 1 …], "replayed": how many}``.
+``ros_listener.py NODE NUM_LOST`` subscribes to the tokens of a node, and loses the first ones of
+every stream; for those it asks ``~/replay``. A line is
+``{"goal": hex, "text": …, "seqs": [0, 1 …], "replayed": how many}``.
 """
 
 from collections import defaultdict
@@ -19,19 +20,20 @@ from robot_llm_msgs.srv import Replay
 class Listener:
     """Puts streams together from what comes, in whatever pieces."""
 
-    def __init__(self, server: str, depth: int) -> None:
+    def __init__(self, server: str, num_lost: int) -> None:
         self.node = rclpy.create_node('listener')
+        self._num_lost = num_lost
         self._tokens: dict[bytes, dict[int, Token]] = defaultdict(dict)
         self._num_replayed: dict[bytes, int] = defaultdict(int)
         self._written: set[bytes] = set()
         self._replay = self.node.create_client(Replay, f'{server}/replay')
         self.node.create_subscription(Token, f'{server}/tokens', self._add, QoSProfile(
-            depth=depth, reliability=ReliabilityPolicy.RELIABLE,
+            depth=1024, reliability=ReliabilityPolicy.RELIABLE,
             durability=DurabilityPolicy.TRANSIENT_LOCAL))
 
     def _add(self, token: Token) -> None:
         goal_id = bytes(token.goal_id.uuid)
-        if goal_id in self._written:
+        if token.seq < self._num_lost or goal_id in self._written:
             return
         stream = self._tokens[goal_id]
         if not stream:
