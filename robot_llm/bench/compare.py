@@ -187,7 +187,7 @@ class Comparison:
     def _cancels(self) -> Iterator[Finding]:
         """Give a long prompt up in its prefill, and see when the next request is served."""
         num_tokens = min(LONG_PROMPT_TOKENS, self._context.settings.model.n_ctx - 64)
-        num_runs = 2 if self._context.is_quick else self._context.num_runs
+        num_runs = min(self._context.num_runs, 2 if self._context.is_quick else 5)
         seen: dict[str, list[Cancelled]] = {system.name: [] for system in self._systems}
         usual: dict[str, list[float]] = {system.name: [] for system in self._systems}
         for run in range(num_runs):

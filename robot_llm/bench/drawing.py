@@ -75,6 +75,8 @@ def _lines(axis: Any, plot: Plot) -> None:
     if len(places) <= MOST_TICKS and _unit(plot.x_label) != 's':
         axis.set_xticks(places, [f'{place:,}' for place in places])
         axis.minorticks_off()
+    if not plot.is_log[1]:
+        axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
     axis.legend(frameon=False, fontsize=9)
 

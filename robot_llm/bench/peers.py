@@ -32,6 +32,7 @@ class InProcess:
 
     def __init__(self, settings: Settings, n_threads: int) -> None:
         model = settings.model
+        self._prefill: Thread | None = None
         self._llama = llama_cpp.Llama(
             model.path, n_ctx=model.n_ctx, n_batch=model.n_batch, n_ubatch=model.n_ubatch,
             n_threads=n_threads, n_threads_batch=n_threads, n_gpu_layers=model.n_gpu_layers,
@@ -53,17 +54,19 @@ class InProcess:
     def cancel(self, long: Prompt, after_s: float, following: Prompt) -> Cancelled:
         """Give up: nothing stops the prefill, so that the next request waits for its end."""
         pieces = self._pieces(long)
-        thread = Thread(target=next, args=(pieces, ''), daemon=True)
-        thread.start()
-        thread.join(after_s)
+        self._prefill = Thread(target=next, args=(pieces, ''), daemon=True)
+        self._prefill.start()
+        self._prefill.join(after_s)
         given_up_s = time.monotonic()
-        thread.join()
+        self._prefill.join()
         pieces.close()  # type: ignore[attr-defined]  # a generator
         answer = self.complete(following)
         return Cancelled(answer.stamps_s[0] - given_up_s)
 
     def close(self) -> None:
-        """Free the model."""
+        """Free the model, not under a prefill that somebody interrupted waiting for."""
+        if self._prefill is not None:
+            self._prefill.join()
         self._llama.close()
 
 

@@ -87,7 +87,8 @@ def run(context: Context) -> Iterator[Finding]:
         for run_index in range(num_runs):
             for length in lengths:
                 context.say(f'{length} tokens: run {run_index + 1} of {num_runs}')
-                points[length].append(_measure(ours, length, f'{run_index}{nonce}'))
+                # With the length in front: else a shorter prompt would be a part of a longer one.
+                points[length].append(_measure(ours, length, f'{length}.{run_index}{nonce}'))
         kv_bytes = ours.runtime.backend.info.kv_bytes_per_token
     yield from _figures(points, shape, kv_bytes, known)
     cold = [(p.num_cold, p.cold_s) for all_ in points.values() for p in all_]
