@@ -106,8 +106,9 @@ def _waiting(policy: str, bursts: dict[int, list[Burst]]) -> Plot:
         parts['queue'].append(queue_s)
         parts['prefill'].append(prefill_s)
         parts['everything else'].append(ttft_s - queue_s - prefill_s)
-    title = ('With a queue, the time to first token is the time of those in front'
-             if policy == 'queue' else f'Under {policy}, nobody who is answered has waited')
+    title = (f'{policy}: of {max(bursts)} goals at once, those that are answered wait '
+             f'{parts["queue"][-1]:.1f} s for the engine and {parts["prefill"][-1]:.1f} s for '
+             'their prefill')
     return Plot(
         f'load_{policy}', title, 'stack',
         tuple(Series(name, tuple(values)) for name, values in parts.items()),
@@ -127,6 +128,9 @@ def _outcomes(bursts: dict[tuple[str, int], list[Burst]]) -> Plot:
         shares['preempted or ended'].append((len(goals) - num_whole) / total)
         shares['refused'].append(num_refused / total)
     return Plot(
-        'load_outcomes', 'A queue answers everybody late, newest_wins answers the newest soon',
+        'load_outcomes', f'Of {max(NUM_CLIENTS)} goals at once, ' + ', '.join(
+            f'{policy} answers {answered * NUM_CLIENTS[-1]:.0f}'
+            for (policy, n), answered in zip(bursts, shares['answered'])
+            if n == NUM_CLIENTS[-1]),
         'stack', tuple(Series(name, tuple(values)) for name, values in shares.items()),
         x_label='share of the goals', labels=tuple(f'{policy}, {n}' for policy, n in bursts))

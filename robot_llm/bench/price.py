@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from statistics import median
 import time
 from typing import Final
 
@@ -105,10 +106,12 @@ def _leave(client: BenchClient, profile: str, after: int) -> tuple[float, float,
 
 def _plot(wasted: dict[bool, list[float]], gone: tuple[float, ...], length: int) -> Plot:
     """Return what each way of leaving costs."""
-    bars = {'cancelled': Figure('', '', tuple(wasted[True])),
-            f'left the graph, limit {ANSWER_TOKENS}': Figure('', '', gone),
-            f'not cancelled, limit {length}': Figure('', '', tuple(wasted[False]))}
+    bars = {'cancelled': median(wasted[True]),
+            f'left the graph, answer of {ANSWER_TOKENS}': median(gone),
+            f'not cancelled, answer of {length}': median(wasted[False])}
+    cancelled, left, stayed = bars.values()
     return Plot(
-        'cancel_price', 'A client that leaves and says so costs nothing', 'bars',
-        (Series('tokens', tuple(bar.median for bar in bars.values()), style='ours'),),
+        'cancel_price', f'A client that cancels wastes {cancelled:.0f} tokens, one that leaves '
+        f'the graph {left:.0f}, one that nobody stops {stayed:.0f}', 'bars',
+        (Series('tokens', tuple(bars.values()), style='ours'),),
         x_label='tokens computed for a client that left, median', labels=tuple(bars))
