@@ -44,6 +44,7 @@ Latencies = dict[tuple[str, str], list[tuple[float, float]]]
 def run(context: Context) -> Iterator[Finding]:
     """Yield the latencies of a cancel by stage and chunk size, then the price of none."""
     variants = {'as it runs': {}} if node_name(context) else VARIANTS
+    stages: tuple[str, ...] = STAGES
     latencies: Latencies = defaultdict(list)
     # A chunk size needs another configure: rounds, so that a slower minute is everybody's.
     num_rounds, num_runs = (1, context.num_runs) if context.is_quick else (3, context.num_runs)
@@ -51,7 +52,9 @@ def run(context: Context) -> Iterator[Finding]:
         for variant, parameters in variants.items():
             with measured_node(context, **parameters) as client:
                 context.say(f'cancel with {variant}, round {number + 1} of {num_rounds}')
-                for stage in STAGES:
+                if client.parameters(['preempt.policy'])['preempt.policy'] != 'queue':
+                    stages = STAGES[1:]
+                for stage in stages:
                     latencies[variant, stage] += _latencies(context, client, stage, num_runs)
     for (variant, stage), found in latencies.items():
         idle_s, result_s = zip(*found)
@@ -61,7 +64,11 @@ def run(context: Context) -> Iterator[Finding]:
         yield Figure(f'{stage}, {variant}: cancel to result', 's', result_s,
                      note='from the client asking, at the client')
     yield _plot(latencies)
-    yield from price(context)
+    if stages == STAGES:
+        yield from price(context)
+    else:
+        yield ('On this node no goal waits behind another (preempt.policy is not queue): neither '
+               'cancelled goals that wait nor the price of not cancelling were measured.')
 
 
 def _latencies(
