@@ -25,6 +25,7 @@ class Tally:
         self._sources: Counter[DecisionSource] = Counter()
         self._reasons: Counter[FinishReason] = Counter()
         self._num_dropped = 0
+        self._num_deadline_misses = 0
         self._num_wasted_tokens = 0
 
     def learn(self, request: Request, stats: GenerationStats) -> None:
@@ -34,8 +35,11 @@ class Tally:
         self._num_wasted_tokens += stats.num_wasted_tokens
         if request.finish_reason is not None:
             self._reasons[request.finish_reason] += 1
-        if request.latch.standing is not None:
-            self._sources[request.latch.standing.source] += 1
+        source = request.latch.standing.source if request.latch.standing is not None else None
+        if source is not None:
+            self._sources[source] += 1
+        self._num_deadline_misses += (
+            source is DecisionSource.DEADLINE or request.finish_reason is FinishReason.DEADLINE)
 
     def figures(self) -> dict[str, int | float]:
         """
@@ -49,6 +53,7 @@ class Tally:
             f'decisions_{source.name.lower()}': self._sources[source]
             for source in DecisionSource}
         figures['decisions_dropped'] = self._num_dropped
+        figures['deadline_misses'] = self._num_deadline_misses
         figures['wasted_tokens'] = self._num_wasted_tokens
         stats = tuple(self._stats)
         for name in TIMES:
@@ -59,6 +64,4 @@ class Tally:
         if num_prompt_tokens := sum(s.num_prompt_tokens for s in stats):
             figures['cached_token_rate'] = (
                 sum(s.num_cached_tokens for s in stats) / num_prompt_tokens)
-            figures['context_tokens'] = stats[-1].num_prompt_tokens + (
-                stats[-1].num_completion_tokens)
         return figures

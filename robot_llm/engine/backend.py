@@ -50,6 +50,9 @@ class ModelInfo:
     """-1 if the vocabulary has none."""
     adds_bos: bool
     """The model wants BOS before the prompt."""
+    num_layers: int = 0
+    num_gpu_layers: int = 0
+    """How many of the layers are on a GPU, the output layer counted as llama.cpp does."""
     n_embd: int = 0
     """Length of the hidden state; 0 if the runtime gives none."""
     fingerprint: str = ''

@@ -126,6 +126,8 @@ def read_info(
         eos_text=token_text(vocab, llama.llama_vocab_eos(vocab)),
         bos_token=llama.llama_vocab_bos(vocab),
         adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)),
+        num_layers=num_layers or llama.llama_model_n_layer(model) + 1,
+        num_gpu_layers=on_gpu,
         n_embd=llama.llama_model_n_embd(model),
         fingerprint=fingerprint(path),
         shape=shape)

@@ -89,6 +89,11 @@ class Worker:
         if self._runtime is not None:
             self._runtime.chunks.set_max_stall(max_stall_s)
 
+    @property
+    def num_kv_tokens(self) -> int:
+        """How many tokens the working sequence holds now; any thread."""
+        return self._runtime.cache.num_tokens if self._runtime is not None else 0
+
     def close(self) -> bool:
         """
         End every request, free the model, join the thread; safe to call twice.

@@ -167,8 +167,11 @@ class Health:
                   'memory_rss_bytes': str(rss_bytes())}
         if (service := self._service) is not None:
             info = service.model_info
+            n_ctx, num_kv_tokens = service.settings.model.n_ctx, service.worker.num_kv_tokens
             values |= {'model': info.name, 'quantization': info.quantization,
-                       'device': info.device, 'n_ctx': str(service.settings.model.n_ctx),
+                       'device': info.device, 'layers': str(info.num_layers),
+                       'gpu_layers': str(info.num_gpu_layers), 'n_ctx': str(n_ctx),
+                       'kv_tokens': str(num_kv_tokens), 'kv_use': f'{num_kv_tokens / n_ctx:.6f}',
                        'queue_length': str(service.worker.requests.num_waiting),
                        'scenes_ignored': str(service.scene.num_ignored)}
             values |= _texts(service.stall_probe.figures())

@@ -41,6 +41,7 @@ def test_goals_decisions_and_dropped_decisions_are_counted() -> None:
     assert (figures['goals_deadline'], figures['goals_stop']) == (1, 1)
     assert (figures['decisions_deadline'], figures['decisions_dropped']) == (1, 1)
     assert figures['wasted_tokens'] == 2
+    assert figures['deadline_misses'] == 1
     assert figures['cached_token_rate'] == pytest.approx(0.8)
 
 

@@ -87,4 +87,8 @@ def test_diagnostics_count_goals_and_say_that_all_is_well(planner: Planner) -> N
     assert (status.level, status.message) == (DiagnosticStatus.OK, 'active')
     assert values['lifecycle_state'] == 'active' and values['model'] == 'scripted'
     assert int(values['goals_stop']) >= 1
+    assert int(values['n_ctx']) > int(values['kv_tokens']) > 0
+    assert 0 < float(values['kv_use']) < 1 and int(values['memory_rss_bytes']) > 0
+    assert {'layers', 'gpu_layers', 'queue_length', 'wasted_tokens', 'deadline_misses',
+            'decisions_low_confidence', 'cached_token_rate', 'scenes_ignored'} <= set(values)
     assert float(values['ttft_p99_s']) >= float(values['ttft_p50_s']) > 0
