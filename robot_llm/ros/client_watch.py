@@ -21,7 +21,8 @@ class ClientWatch:
     as long as anybody listens to the action's feedback, which every rclpy, rclcpp and command line
     client does.
 
-    DDS needs its lease (20 s in Fast DDS) to notice a client that was killed; see README.
+    DDS needs the client's lease to notice that it was killed: 20 s in Fast DDS, or what
+    config/fastdds_lease.xml gives it.
 
     :param grace_s: how long a client may be away, a restart of its discovery included [s]
     """

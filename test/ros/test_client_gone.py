@@ -1,6 +1,13 @@
-"""A client that leaves must not keep the engine."""
+"""
+A client that leaves must not keep the engine.
 
+``ROBOT_LLM_DEFAULT_LEASE=1`` also waits for DDS's own lease of 20 s.
+"""
+
+from collections.abc import Mapping
 from itertools import count
+import os
+from pathlib import Path
 import signal
 import sys
 from typing import Any
@@ -27,6 +34,10 @@ client.close()
 """
 
 
+# What README tells an operator to use, with a lease that a test can wait for.
+LEASE_FILE = Path(__file__).parents[2] / 'config' / 'fastdds_lease.xml'
+LEASES = ('1',) + (('default',) if os.environ.get('ROBOT_LLM_DEFAULT_LEASE') else ())
+
 _names = count()
 
 
@@ -35,9 +46,12 @@ def watching(scripted: Any) -> Planner:
     return scripted(client__grace_s=0.5, preempt__policy='queue')
 
 
-def visit(planner: Planner, prompt: str) -> Process:
+def visit(
+    planner: Planner, prompt: str, *, env: Mapping[str, str] | None = None,
+) -> Process:
     visitor = Process(
-        sys.executable, '-c', CLIENT, planner.node_process.name, prompt, f'visitor{next(_names)}')
+        sys.executable, '-c', CLIENT, planner.node_process.name, prompt, f'visitor{next(_names)}',
+        env=env)
     visitor.wait_for_log('accepted\n')
     return visitor
 
@@ -94,4 +108,39 @@ def test_a_client_that_is_killed_breaks_nothing(onlooker: Planner) -> None:
     # DDS needs its lease to notice; until then the engine is the dead client's, by policy queue.
     onlooker.node_process.open_gate('g3')
     onlooker.wait_for(lambda: bool(ends(onlooker)), 'the end of the goal')
+    assert onlooker.answer('say-slow').result.finish_reason == FinishReason.STOP
+
+
+@pytest.fixture
+def lease_env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a client whose lease is so many seconds."""
+    if request.param == 'default':
+        return {}
+    path = tmp_path / 'lease.xml'
+    text = LEASE_FILE.read_text()
+    assert '<sec>3</sec>' in text
+    path.write_text(text.replace('<sec>3</sec>', f'<sec>{request.param}</sec>'))
+    # Fast DDS 2 (Humble, Jazzy) and 3 (Kilted) read it from different names.
+    return {'FASTRTPS_DEFAULT_PROFILES_FILE': str(path),
+            'FASTDDS_DEFAULT_PROFILES_FILE': str(path)}
+
+
+@pytest.mark.parametrize('lease_env', LEASES, indirect=True)
+@pytest.mark.parametrize('stage', ['queued', 'prefill', 'decision', 'detail'])
+def test_a_killed_client_frees_the_engine_after_its_lease(
+    onlooker: Planner, lease_env: dict[str, str], stage: str,
+) -> None:
+    gate, node = f'k{next(_names)}', onlooker.node_process
+    if stage == 'queued':
+        running = onlooker.ask(f'hold-detail:{gate} say-continue')
+        node.wait_for_gate(gate)
+        visitor = visit(onlooker, 'say-slow', env=lease_env)
+    else:
+        visitor = visit(onlooker, f'hold-{stage}:{gate} say-continue', env=lease_env)
+        node.wait_for_gate(gate)
+    visitor.kill()
+    onlooker.wait_for(lambda: FinishReason.CLIENT_GONE in ends(onlooker), 'the end CLIENT_GONE')
+    if stage == 'queued':
+        node.open_gate(gate)
+        assert onlooker.finish(running).finish_reason == FinishReason.STOP
     assert onlooker.answer('say-slow').result.finish_reason == FinishReason.STOP
