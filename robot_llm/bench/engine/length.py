@@ -1,6 +1,7 @@
 """How the time to the first token grows with the prompt, against the same tokens in one batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
@@ -40,7 +41,9 @@ def length(rig: Rig, scale: Scale) -> Iterator[Finding]:
     fits = {name: fit_lengths(num_tokens, values) for name, values in seconds.items()}
     for name, fit in fits.items():
         yield from _fit_figures(name, fit)
-    yield _plot(num_tokens, seconds)
+    yield _plot(lengths, {
+        'robot_llm': _by_length(seconds['engine'], len(lengths)),
+        'llama.cpp, one batch': _by_length(seconds['bare'], len(lengths))})
     yield Figure('ttft fit, slope, engine / bare', 'x',
                  (fits['engine'].b_s / fits['bare'].b_s,), Target(1 / 0.95))
 
@@ -53,11 +56,18 @@ def _fit_figures(name: str, fit: LengthFit) -> Iterator[Figure]:
                  Target(0.99, is_floor=True) if name == 'engine' else None)
 
 
-def _plot(num_tokens: Sequence[int], seconds: Mapping[str, Sequence[float]]) -> Plot:
-    names = {'engine': 'robot_llm, in chunks', 'bare': 'llama.cpp, one batch'}
+def _by_length(values: Sequence[float], num_lengths: int) -> list[Sequence[float]]:
+    step = len(values) // num_lengths
+    return [values[start:start + step] for start in range(0, len(values), step)]
+
+
+def _plot(lengths: Sequence[int], seconds: Mapping[str, Sequence[Sequence[float]]]) -> Plot:
+    """Return the curves of both; ``seconds`` holds all runs of each length, by name."""
     return Plot(
-        'engine_length', 'The time to the decision grows as llama.cpp alone lets it', 'lines',
-        tuple(Series(names[name], tuple(values), tuple(map(float, num_tokens)),
-                     style='ours' if name == 'engine' else 'other')
-              for name, values in seconds.items()),
-        x_label='tokens to evaluate', y_label='seconds', is_log=(True, True))
+        'engine_length', 'Time to the decision by prompt length, beside llama.cpp alone',
+        'lines',
+        tuple(Series(
+            name, tuple(map(median, values)), tuple(map(float, lengths)),
+            tuple(map(min, values)), tuple(map(max, values)),
+            style='ours' if name == 'robot_llm' else 'other') for name, values in seconds.items()),
+        x_label='tokens of the prompt', y_label='time to the decision [s]', is_log=(True, True))

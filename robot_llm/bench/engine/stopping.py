@@ -6,12 +6,15 @@ import time
 
 from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
+from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.prompts import STORY, TALK
 from robot_llm.bench.sample import Figure, Target
+from robot_llm.bench.suite import Finding
 from robot_llm.core.event import Delta, Event, Finished, Started
 from robot_llm.core.request import FinishReason, Request, RequestStatus
 from robot_llm.engine.worker import Worker
 
+ENOUGH_FOR_P99 = 100
 PREFILL_SLACK_S = 0.005
 DECODE_SLACK_S = 0.002
 LATEST_STOP_S = 0.25
@@ -38,18 +41,20 @@ class Stops:
             policy='queue', max_queue=1)
         self.runtime = self._worker.open()
         self._num_stops = 0
-        self.window_s = self._measure_window_s()
+        self.rate = self._measure_rate()
+        """Of the prefill [tokens/s]."""
+        # Until then a stop surely meets the prefill.
+        self._window_s = min(LATEST_STOP_S, PROMPT_TOKENS / 2 / self.rate)
 
     def close(self) -> None:
         """Free the model."""
         self._worker.close()
 
-    def _measure_window_s(self) -> float:
-        """Return until when a stop surely meets the prefill [s]."""
+    def _measure_rate(self) -> float:
         request = self._rig.request(self._rig.filler(PROMPT_TOKENS // 16), max_tokens=2)
         self._worker.requests.submit(request)
         self._wait(Finished)
-        return min(LATEST_STOP_S, 8 * request.clock.durations()['prefill_s'])
+        return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
     def _wait(self, kind: type[Event]) -> None:
         while not isinstance(self._events.get(), kind):
@@ -62,7 +67,7 @@ class Stops:
         self._wait(Started)
         self._num_stops += 1
         # Behind the template and the tokens of this text, which take a few milliseconds.
-        time.sleep(0.005 + self._num_stops * GOLDEN % 1 * self.window_s)
+        time.sleep(0.005 + self._num_stops * GOLDEN % 1 * self._window_s)
         return self._stop(request)
 
     def in_decode(self) -> Request:
@@ -87,8 +92,16 @@ class Stops:
         return request
 
 
-def stopping(rig: Rig, scale: Scale) -> Iterator[Figure]:
+def stopping(rig: Rig, scale: Scale) -> Iterator[Finding]:
     """Yield stop to idle in prefill and decode, by chunk, with and without abort callback."""
+    figures = []
+    for figure in _figures(rig, scale):
+        figures.append(figure)
+        yield figure
+    yield _plot(figures, rig.settings.engine.max_stall_s)
+
+
+def _figures(rig: Rig, scale: Scale) -> Iterator[Figure]:
     for with_abort in (True, False):
         way = 'abort callback' if with_abort else 'no abort callback'
         for chunk in (0, *scale.chunks):
@@ -117,7 +130,10 @@ def _prefill_figures(
     limit_s = rig.settings.engine.max_stall_s + PREFILL_SLACK_S
     # A chunk that was fixed by hand promises nothing where only the chunk bounds a stop.
     is_promised = not chunk or way == 'abort callback'
-    yield from _latencies(name, requests, Target(limit_s) if is_promised else None)
+    size = stops.runtime.chunks.size
+    note = '' if way == 'abort callback' else (
+        f'chunks of {size} tokens, {size / stops.rate * 1e3:.0f} ms each at the measured rate')
+    yield from _latencies(name, requests, Target(limit_s) if is_promised else None, note)
 
 
 def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[Figure]:
@@ -130,10 +146,27 @@ def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[
         statistic='max')
 
 
-def _latencies(name: str, requests: list[Request], target: Target | None) -> Iterator[Figure]:
+def _latencies(
+    name: str, requests: list[Request], target: Target | None, note: str = '',
+) -> Iterator[Figure]:
     """Yield the median, and the 99th percentile where there are enough stops for one."""
     seconds = tuple(request.stop_clock.latency_s for request in requests)
     yield Figure(f'{name}, p50', 's', seconds)
-    last = 'p99' if len(seconds) >= 100 else 'max'
-    yield Figure(f'{name}, {last}', 's', seconds, target,
-                 statistic='p99' if len(seconds) >= 100 else 'max')
+    if len(seconds) >= ENOUGH_FOR_P99:
+        yield Figure(f'{name}, p99', 's', seconds, target, 'p99', note)
+    else:
+        yield Figure(f'{name}, max', 's', seconds, target, 'max', note)
+
+
+def _plot(figures: list[Figure], max_stall_s: float) -> Plot:
+    """Return the bars of all ways to stop."""
+    pairs = [(figure, last) for figure, last in zip(figures, figures[1:])
+             if figure.name.endswith(', p50')]
+    return Plot(
+        'engine_stopping', 'How soon the engine is idle after a stop', 'bars',
+        (Series('median', tuple(figure.quoted for figure, _ in pairs), style='ours'),
+         Series(pairs[0][1].name.rpartition(', ')[2], tuple(last.quoted for _, last in pairs))),
+        x_label='seconds from the stop to the idle engine', is_log=(True, False),
+        labels=tuple(figure.name.removeprefix('stop to idle, ').removesuffix(', p50')
+                     for figure, _ in pairs),
+        limit=max_stall_s, caption='The line is engine.max_stall_s.')
