@@ -55,11 +55,13 @@ def _decodes(name: str, given: list[Answered], *, at_most_share: float = 0.0) ->
     counts = [answer.request.counts for answer in given]
     shares = tuple(num_detail_decodes(answer.request) / count.num_completion_tokens
                    for answer, count in zip(given, counts))
-    forced = sum(count.num_forced_tokens for count in counts)
+    forced, drafted, accepted, completed = (
+        sum(getattr(count, f'num_{what}_tokens') for count in counts)
+        for what in ('forced', 'draft', 'accepted', 'completion'))
     target = Target(at_most_share) if at_most_share else None
     return Figure(
         f'decodes / token, drive JSON, {name}', 'x', shares, target,
-        note=f'{forced} of {sum(count.num_completion_tokens for count in counts)} tokens forced')
+        note=f'{forced} of {completed} tokens forced, {accepted} of {drafted} guesses right')
 
 
 def _identity(name: str, given: list[Answered], others: list[str]) -> Figure:

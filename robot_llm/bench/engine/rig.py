@@ -22,7 +22,7 @@ from robot_llm.engine.prompt_tokens import tokenize_segments
 from robot_llm.engine.runtime import Runtime
 from robot_llm.profile import merge_sampling, ResponseProfile
 from robot_llm.profile_file import load_profiles
-from robot_llm.settings import all_specs, resolve_n_threads, Settings
+from robot_llm.settings import resolve_n_threads, Settings
 
 _WORDS: Final = (
     'the robot drives along a corridor past a door and stops near some boxes before it turns left '
@@ -35,12 +35,6 @@ class Answered:
 
     request: Request
     text: str
-
-
-def known(changes: Mapping[str, object]) -> dict[str, object]:
-    """Return those changes whose parameter exists."""
-    names = {spec.name for spec in all_specs()}
-    return {name: value for name, value in changes.items() if name in names}
 
 
 def word_of(request: Request) -> str:
@@ -85,7 +79,7 @@ class Rig:
         :param changes: parameters by their flat names
         :param profiles: instead of the free text and ``drive``
         """
-        settings = self.settings.with_changes(known(changes or {}))
+        settings = self.settings.with_changes(changes or {})
         cores = len(os.sched_getaffinity(0))
         return Runtime(
             LlamaCppBackend(settings, num_cores=cores), settings,
