@@ -9,7 +9,7 @@ from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.text_stream import TextStream
 from robot_llm.detail import detail_json, validate_detail
 from robot_llm.engine.backend import Backend
-from robot_llm.engine.constraint import DetailConstraint, SEPARATOR, WordTokens
+from robot_llm.engine.constraint import SEPARATOR, WordTokens
 from robot_llm.engine.prompt_tokens import CompiledProfile
 from robot_llm.engine.sampler import Sampler
 from robot_llm.errors import LimitInDetailError, SchemaNotMetError
@@ -32,8 +32,8 @@ class Answer:
         self._counts = request.counts
         self._stream = TextStream(request.stop_strings)
         self._word = word
-        grammar = compiled.grammars.get(word.word)
-        self._constraint = None if grammar is None else DetailConstraint(backend, grammar)
+        constraint = compiled.constraints.get(word.word)
+        self._constraint = None if constraint is None else constraint.begin()
         self._sampler = Sampler(backend.info.n_vocab, request.sampling)
         self._num_unpublished = 0
         self._separator = SEPARATOR

@@ -1,6 +1,7 @@
 """Decision set + detail schema → token masks and forced tokens."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 import json
 from typing import Any
@@ -128,8 +129,15 @@ class DetailConstraint:
         self._matcher: Any = LLMatcher(backend.constraint_tokenizer(), grammar, log_level=0)
         if self._matcher.is_error():
             raise ConfigError(f'the detail constraint does not start: {self._matcher.get_error()}')
-        self._bitmask = allocate_token_bitmask(1, backend.info.n_vocab)
         self._n_vocab = backend.info.n_vocab
+        # Written anew for every mask, and so shared by all that ``begin`` makes.
+        self._bitmask = allocate_token_bitmask(1, self._n_vocab)
+
+    def begin(self) -> 'DetailConstraint':
+        """Return this constraint as it is now, for one answer; a copy takes no compiling."""
+        constraint = copy(self)
+        constraint._matcher = self._matcher.deep_copy()
+        return constraint
 
     @property
     def is_complete(self) -> bool:
@@ -152,7 +160,7 @@ class DetailConstraint:
         """Return which tokens may follow, shape (n_vocab,)."""
         fill_next_token_bitmask(self._matcher, self._bitmask)
         bits = np.unpackbits(self._bitmask[0].view(np.uint8), bitorder='little')
-        return bits[:self._n_vocab].astype(np.bool_)
+        return bits[:self._n_vocab].view(np.bool_)
 
     def accept(self, token_ids: Sequence[int]) -> None:
         """

@@ -36,8 +36,8 @@ class CompiledProfile:
     static_ids: tuple[int, ...]
     """The tokens every prompt of this profile begins with, shape (num_static_tokens,)."""
     decision_set: DecisionSet
-    grammars: Mapping[str, str]
-    """The detail's schema behind each decision word, for llguidance; empty without JSON."""
+    constraints: Mapping[str, DetailConstraint]
+    """What constrains the detail behind each decision word; empty without JSON."""
     head: DecisionHead | None = None
     """What decides on the last hidden state; None where the model's own words do."""
 
@@ -78,11 +78,11 @@ def compile_profile(
     prefix = static_prefix(
         renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header)
     grammars = compile_grammars(profile)
-    for grammar in set(grammars.values()):
-        DetailConstraint(backend, grammar)  # whether it starts shows here, not at the first goal
+    # Started here, so that neither its time nor its error comes with the first goal.
+    started = {grammar: DetailConstraint(backend, grammar) for grammar in set(grammars.values())}
     return CompiledProfile(
         profile=profile,
         static_ids=tuple(tokenize_segments(backend, prefix)),
         decision_set=DecisionSet(backend, profile.words),
-        grammars=grammars,
+        constraints={word: started[grammar] for word, grammar in grammars.items()},
         head=open_head(profile, backend.info))

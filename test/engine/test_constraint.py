@@ -123,8 +123,11 @@ def test_an_unchecked_token_that_is_refused_is_our_own_bug(
 def test_two_answers_do_not_share_their_state(
     runtime: Runtime, constraint: DetailConstraint,
 ) -> None:
+    opening = ids(runtime, '{"')[0]
+    first, fresh = constraint.begin(), constraint.begin()
     constraint.accept(constraint.forced())
-    grammar = compile_grammars(JSON)['stop']
-    fresh = DetailConstraint(runtime.backend, grammar)
-    assert fresh.allows(ids(runtime, '{"')[0])
-    assert not constraint.allows(ids(runtime, '{"')[0])
+    assert fresh.allows(opening)
+    assert not constraint.allows(opening)
+    fresh.accept(fresh.forced())
+    assert constraint.begin().allows(opening) is constraint.allows(opening) is False
+    assert first.allows(opening)

@@ -94,6 +94,27 @@ def test_greedy_is_argmax_and_asks_for_the_mask_only_when_refused(logits: np.nda
     assert np.array_equal(logits, before)
 
 
+@pytest.mark.parametrize('n_vocab', [2560, 4099, 50_000])
+@pytest.mark.parametrize('top_k', [1, 40])
+def test_only_the_likeliest_are_sorted_and_the_draws_stay_the_same(
+    monkeypatch: pytest.MonkeyPatch, n_vocab: int, top_k: int,
+) -> None:
+    random = np.random.default_rng(n_vocab)
+    rows = random.normal(0, 4, (30, n_vocab)).astype(np.float32)
+    rows[::3] = np.sort(rows[::3])  # the likeliest all in the last blocks
+    rows[1::3, 100:] = 0.0          # ties
+    params = SamplingParams(temperature=1.0, top_k=top_k, seed=5)
+
+    def draws(sampler: Sampler) -> list[int]:
+        drawn = [sampler.sample(row) for row in rows]
+        sampler.close()
+        return drawn
+
+    few = draws(Sampler(n_vocab, params))
+    monkeypatch.setattr(Sampler, '_likeliest', lambda self, row: np.arange(len(row)))
+    assert few == draws(Sampler(n_vocab, params))
+
+
 def test_greedy_with_a_repetition_penalty_leaves_what_it_said(logits: np.ndarray) -> None:
     logits = np.abs(logits)
     logits[[4, 9]] = 8.0, 7.0

@@ -33,7 +33,7 @@ def reference(rig: Rig, request: Request, *, is_forcing: bool = True) -> Referen
     runtime = rig.runtime
     compiled, backend = runtime.compiled(request.profile), runtime.backend
     word = compiled.decision_set[word_of(request)]
-    constraint = DetailConstraint(backend, compiled.grammars[word.word])
+    constraint = compiled.constraints[word.word].begin()
     prompt_ids = tokenize_segments(backend, compiled.segments(
         runtime.renderer, request.scene.description, request.prompt))
     rig.bare.clear()
