@@ -1,11 +1,9 @@
 """The port on llama.cpp: one model, one context, one batch, one thread that calls."""
 
 from collections.abc import Sequence
-import ctypes
 from typing import Any
 
 import llama_cpp.llama_cpp as llama
-from llguidance.llamacpp import lltokenizer_from_vocab
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +15,10 @@ from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_context import open_llama_context, plan_context
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
 from robot_llm.engine.llama_state import restore_sequence, save_sequence, state_key
-from robot_llm.engine.memory import check_memory, memory_report
+from robot_llm.engine.llama_vocab import LlamaVocab
+from robot_llm.engine.memory import check_memory, memory_report, return_memory
 from robot_llm.engine.model import (
-    check_gguf, load_model, metadata, num_offloaded, read_info, ShouldStop)
+    check_gguf, load_model, num_offloaded, read_info, ShouldStop)
 from robot_llm.errors import DecodeError, ModelLoadError
 from robot_llm.settings import model_file, resolve_n_threads, Settings
 
@@ -52,7 +51,6 @@ class LlamaCppBackend:
         self._uses_abort = settings.engine.use_abort_callback
         self._n_threads = resolve_n_threads(settings.model.n_threads, num_cores)
         self._context: llama.llama_context_p | None = None
-        self._tokenizer: Any = None
         self.abort = LlamaAbortFlag()
         LLAMA_LOG.install(log_sink, is_muted=lambda: self.abort.is_set)
         llama.llama_backend_init()
@@ -63,17 +61,12 @@ class LlamaCppBackend:
         self._model: llama.llama_model_p | None = load_model(
             path, settings.model, should_stop=should_stop)
         self._has_gpu_layers = num_offloaded()[0] > 0
-        self._vocab = llama.llama_model_get_vocab(self._model)
         try:
             self.info = read_info(self._model, path, settings.model, shape)
         except ModelLoadError:
             self.close()
             raise
-        # SentencePiece vocabularies put a space before any text that is tokenised by itself.
-        self._space_prefix = (
-            llama.llama_vocab_type(self._vocab) == llama.LLAMA_VOCAB_TYPE_SPM
-            and metadata(self._model, 'tokenizer.ggml.add_space_prefix') != 'false')
-        self._newline = self._tokenize('\n', False) if self._space_prefix else []
+        self._vocab = LlamaVocab(self._model)
 
     @property
     def aborts_inside(self) -> bool:
@@ -92,45 +85,19 @@ class LlamaCppBackend:
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
         """Turn text into token ids; never adds BOS or EOS."""
-        if not text:
-            return []
-        if not self._space_prefix or parse_special:
-            return self._tokenize(text, parse_special)
-        # Behind a newline no space is added; the newline's own tokens are cut off again.
-        token_ids = self._tokenize('\n' + text, False)
-        if token_ids[:len(self._newline)] == self._newline:
-            return token_ids[len(self._newline):]
-        return self._tokenize(text, False)
-
-    def _tokenize(self, text: str, parse_special: bool) -> list[int]:
-        data = text.encode('utf-8', 'replace')
-        # No token is shorter than a byte; a few may be added in front.
-        buffer = (llama.llama_token * (len(data) + 8))()
-        num_tokens = llama.llama_tokenize(
-            self._vocab, data, len(data), buffer, len(buffer), False, parse_special)
-        assert num_tokens >= 0, f'{len(data)} bytes make {-num_tokens} tokens'
-        return list(buffer[:num_tokens])
+        return self._vocab.tokenize(text, parse_special=parse_special)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes behind a token; none for control tokens."""
-        size = 64
-        while True:
-            buffer = ctypes.create_string_buffer(size)
-            num_bytes = llama.llama_token_to_piece(
-                self._vocab, token_id, buffer, size, 0, False)
-            if num_bytes >= 0:
-                return buffer.raw[:num_bytes]
-            size = -num_bytes
+        return self._vocab.token_bytes(token_id)
 
     def is_end(self, token_id: int) -> bool:
         """Whether the model ends its turn with this token."""
-        return bool(llama.llama_vocab_is_eog(self._vocab, token_id))
+        return self._vocab.is_end(token_id)
 
     def constraint_tokenizer(self) -> Any:
         """Return the ``llguidance.LLTokenizer`` of this vocabulary."""
-        if self._tokenizer is None:
-            self._tokenizer = lltokenizer_from_vocab(self._vocab)
-        return self._tokenizer
+        return self._vocab.constraint_tokenizer()
 
     def open_context(
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
@@ -250,7 +217,8 @@ class LlamaCppBackend:
     def close(self) -> None:
         """Free context, then model; safe to call twice."""
         self._free_context()
-        self._tokenizer = None  # holds a pointer into the model's vocabulary
+        self._vocab = None  # type: ignore[assignment]  # points into the model
         if self._model is not None:
             llama.llama_model_free(self._model)
             self._model = None
+            return_memory()

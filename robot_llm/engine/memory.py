@@ -127,6 +127,18 @@ def taken_bytes() -> int:
     return int(match.group(1)) * 1024 if match else 0
 
 
+def return_memory() -> None:
+    """
+    Give what was freed back to the system, where the allocator is asked for it.
+
+    glibc keeps the freed blocks of every thread that ever allocated, and a configure has a new
+    worker thread: after a few rounds the process held more than a second model would take.
+    """
+    trim = getattr(ctypes.CDLL(None), 'malloc_trim', None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
 def memory_plan(settings: Settings, *, num_reserved_tokens: int = 0) -> MemoryPlan:
     """
     Plan what a node with these settings takes; reads the file's header, loads nothing.

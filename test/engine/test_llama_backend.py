@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import gc
 from pathlib import Path
+from threading import Thread
 
 from engine_requests import make_profile, make_request, SPEED_SCHEMA
 from engine_running import generate, open_runtime
@@ -40,15 +41,15 @@ def answer_once(settings: Settings) -> None:
 
 
 def growth_bytes(live: Callable[[Settings], None], settings: Settings, times: int) -> int:
-    """Return how much memory the lives after the first third keep."""
-    for _ in range(times // 3):
-        live(settings)
-    gc.collect()
-    before = resident_bytes()
-    for _ in range(times - times // 3):
-        live(settings)
-    gc.collect()
-    return resident_bytes() - before
+    """Return how much memory the lives after the first third keep, each on its own thread."""
+    sizes = []
+    for _ in range(times):
+        worker = Thread(target=live, args=(settings,))
+        worker.start()
+        worker.join()
+        gc.collect()
+        sizes.append(resident_bytes())
+    return sizes[-1] - sizes[times // 3 - 1]
 
 
 def test_thirty_lives_of_a_model_leave_nothing_behind(

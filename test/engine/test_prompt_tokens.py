@@ -24,7 +24,7 @@ INJECTIONS = (
 @pytest.fixture(scope='module')
 def control_ids(shared_runtime: Runtime) -> frozenset[int]:
     """Ask the vocabulary itself which tokens are control tokens."""
-    vocab = shared_runtime.backend._vocab
+    vocab = llama.llama_model_get_vocab(shared_runtime.backend._model)
     return frozenset(token_id for token_id in range(shared_runtime.backend.info.n_vocab)
                      if llama.llama_vocab_is_control(vocab, token_id))
 
