@@ -99,7 +99,7 @@ def _bars(axis: Any, plot: Plot) -> None:
             axis.text(end * 1.08 if plot.is_log[0] else end + longest * 0.01, place,
                       quantity(value, _unit(plot.x_label)), va='center', fontsize=8)
     axis.set_yticks(range(len(plot.labels)), plot.labels)
-    axis.invert_yaxis()
+    axis.set_ylim(len(plot.labels) - 0.5, -0.5)  # a row whose value is 0 has its place too
     axis.margins(x=0.15)
     if plot.limit is not None:
         axis.axvline(plot.limit, color='black', linestyle='--', linewidth=1)

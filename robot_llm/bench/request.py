@@ -134,6 +134,7 @@ def _cost_of_ros(
     yield ratio('TPOT, through ROS / bare llama.cpp', ours['through ROS'],
                 ours['bare llama.cpp'])
     yield Plot(
-        'request_tpot', f'ROS adds {cost.median - 1:+.1%} to the time of a token', 'bars',
+        'request_tpot', f'A token through ROS takes {cost.median:.2f} times as long as without',
+        'bars',
         (Series('TPOT', tuple(median(seconds) * 1e3 for seconds in ours.values()), style='ours'),),
         x_label='time per token [ms], medians', labels=tuple(ours))
