@@ -186,6 +186,18 @@ def _add_sizes(
     writer.add_vocab_size(n_vocab)
 
 
+def _more_tokens(tokens: list[str], num_more: int) -> list[str]:
+    """Return that many texts which are no tokens yet: pairs of tokens that are."""
+    known, more = set(tokens), list[str]()
+    # Behind the control tokens and the single bytes.
+    pairs = (left + right for left in tokens[300:] for right in tokens[300:600])
+    while len(more) < num_more:
+        if (text := next(pairs)) not in known:
+            known.add(text)
+            more.append(text)
+    return more
+
+
 def _add_vocabulary(writer: gguf.GGUFWriter, source: gguf.GGUFReader, n_vocab: int) -> int:
     """Copy the tokenizer, longer if wanted; returns how many tokens it has."""
     for key, field in source.fields.items():
@@ -193,10 +205,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, source: gguf.GGUFReader, n_vocab: i
             continue
         values = field.contents()
         if key == 'tokenizer.ggml.tokens':
-            known = set(values)
-            extra = (a + b for a in values[300:] for b in values[300:600] if a + b not in known)
-            values += [token for token, _ in zip(
-                dict.fromkeys(extra), range(n_vocab - len(values)))]
+            values += _more_tokens(values, n_vocab - len(values))
             n_vocab = len(values)
         elif key == 'tokenizer.ggml.token_type':
             values += [int(gguf.TokenType.NORMAL)] * (n_vocab - len(values))
