@@ -138,6 +138,18 @@ class NodeProcess(Process):
 
 
 @contextmanager
+def one_cpu(is_wanted: bool) -> Iterator[None]:
+    """Let processes that are started meanwhile live on a single CPU, as ``taskset -c`` does."""
+    before = os.sched_getaffinity(0)
+    if is_wanted:
+        os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
 def running_node(
     program: tuple[str, ...], parameters: Mapping[str, Any],
     *, env: Mapping[str, str] | None = None,

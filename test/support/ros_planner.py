@@ -11,6 +11,7 @@ from action_msgs.msg import GoalStatus, GoalStatusArray
 from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 import pytest
+from rclpy.executors import Executor
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
@@ -19,7 +20,7 @@ from robot_llm.core.timing import Stage
 from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
-from robot_llm_msgs.msg import Status, Token
+from robot_llm_msgs.msg import Decision, Status, Token
 from robot_llm_msgs.srv import Replay
 from ros_node import NodeProcess, TIMEOUT_S
 from unique_identifier_msgs.msg import UUID
@@ -45,6 +46,7 @@ class Planner(Client):
         self.statuses: list[Status] = []
         self.heard: dict[bytes, list[Token]] = defaultdict(list)
         self.feedback: dict[bytes, list[Token]] = defaultdict(list)
+        self.decided: dict[bytes, list[Decision]] = defaultdict(list)
         self.terminal: dict[bytes, list[int]] = defaultdict(list)
         self.diagnostics: list[DiagnosticStatus] = []
         # A test is not a robot: it wants to know of every decision, however late it hears of it.
@@ -59,6 +61,13 @@ class Planner(Client):
         self.node.create_subscription(
             DiagnosticArray, '/diagnostics', self._diagnostics_callback, deep)
         self._replay = self.node.create_client(Replay, f'{node.name}/replay')
+        self._get_result = self.node.create_client(
+            Generate.Impl.GetResultService, f'{node.name}/generate/_action/get_result')
+
+    @property
+    def executor(self) -> Executor:
+        """Where other nodes of this process may spin along."""
+        return self._executor
 
     # On the spin thread.
 
@@ -72,6 +81,12 @@ class Planner(Client):
         super()._token_callback(token)
         with self.seen:
             self.heard[bytes(token.goal_id.uuid)].append(token)
+            self.seen.notify_all()
+
+    def _decision_callback(self, decision: Decision) -> None:
+        super()._decision_callback(decision)
+        with self.seen:
+            self.decided[bytes(decision.goal_id.uuid)].append(decision)
             self.seen.notify_all()
 
     def _feedback_callback(self, message: Any) -> None:
@@ -112,6 +127,23 @@ class Planner(Client):
     def ask(self, prompt: str, **fields: Any) -> Answer:
         """Send a goal; returns at once."""
         return self.send(Generate.Goal(prompt=prompt, **fields))
+
+    def follow(self, goal_id: bytes) -> Answer:
+        """Return the answer to somebody else's goal, once accepted, the result included."""
+        answer = Answer(goal_id, None, self._executor.create_task)
+
+        def begin() -> None:
+            self._answers[goal_id] = answer
+            for token in self.heard[goal_id]:
+                answer.add_token(token)
+            for decision in self.decided[goal_id]:
+                answer.add_decision(decision)
+            self._get_result.call_async(Generate.Impl.GetResultService.Request(
+                goal_id=UUID(uuid=list(goal_id)))).add_done_callback(answer._on_result)
+
+        assert self._get_result.wait_for_service(TIMEOUT_S)
+        self._executor.create_task(begin)
+        return answer
 
     def finish(self, answer: Answer) -> Generate.Result:
         """Wait for everything that belongs to an accepted goal, and hold it to the contract."""

@@ -8,6 +8,7 @@ makes the decode fail there. ``say-WORD`` is the decision, ``long`` makes the de
 the loading until it is given up.
 """
 
+import os
 import re
 import sys
 from threading import Event, Lock, Thread
@@ -22,16 +23,19 @@ from robot_llm.ros.main import run
 from robot_llm.ros.node import RobotLlmNode
 from robot_llm.settings import Settings
 
-STAGES = ('prefill', 'decision', 'detail', 'hang')
+STAGES = ('prefill', 'decision', 'detail', 'last', 'hang')
 """
 The first chunk that holds the key; the last one of the prompt; the first decode behind the first
-piece of the detail; the first chunk again, without obedience to the abort flag.
+piece of the detail; the decode whose logits give the last token; the first chunk again, without
+obedience to the abort flag.
 """
 
 KEY = re.compile(r'(hold|fail)-(\w+)(?::(\w+))?')
 
 TEXT = b' I can help you with that.'
 REASON = b'all of it'
+CLOSING = b'"}'
+"""The last sampled token of a detail in JSON, and the one that is forced behind it."""
 
 
 def answer(prompt: str) -> bytes:
@@ -46,6 +50,11 @@ def answer(prompt: str) -> bytes:
         reason = (REASON * repeat)[:60]
         return word + b'\n{"target_speed_mps":0.5,"reason":"' + reason + b'"}'
     return (said[1].encode() if said else b'Sure') + b'\n' + TEXT * repeat
+
+
+def tell_gate(name: str) -> None:
+    """Say that the engine is held, in one piece: other threads write as well."""
+    os.write(sys.stdout.fileno(), f'gate {name} reached\n'.encode())
 
 
 class Faults:
@@ -69,12 +78,16 @@ class Faults:
                 fail(call)
             gate = self.gate(name, obeys_abort=stage != 'hang')
             if not gate.opened.is_set():
-                print(f'gate {name} reached', flush=True)
+                tell_gate(name)
             gate(call)
 
     @staticmethod
     def _is_at(stage: str, call: DecodeCall) -> bool:
-        said = split_turn(call.sequence)[1]
+        prompt, said = split_turn(call.sequence)
+        if stage == 'last':
+            detail = answer(prompt).partition(b'\n')[2]
+            num_last = len(CLOSING) if detail.endswith(CLOSING) else 1
+            return said.partition(b'\n')[2] == detail[:-num_last]
         if stage == 'detail':
             return b'\n' in said and not said.endswith(b'\n')
         if stage == 'decision':
@@ -90,7 +103,7 @@ def main() -> int:
         settings: Settings, should_stop: ShouldStop, log_sink: LogSink,
     ) -> ScriptedBackend:
         if 'hold-load' in settings.model.path:
-            print('gate load reached', flush=True)
+            tell_gate('load')
             while not should_stop():
                 Event().wait(0.01)
             raise ModelLoadError('loading was given up')
