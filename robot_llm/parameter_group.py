@@ -65,12 +65,16 @@ class EngineSettings(Group):
     )] = 0.03
     use_abort_callback: Annotated[bool, Field(
         description='Stop inside a running llama_decode; works on the CPU only.')] = True
+    # A model of some gigabytes on a memory card takes minutes.
+    load_timeout_s: Annotated[float, Field(
+        ge=0.0, le=3600.0, description=(
+            'Longest time to load the model in; 0 waits for ever [s].'))] = 300.0
     # A chunk takes a few seconds on the slowest robot; a hang lasts for ever.
     hang_s: Annotated[float, Field(
         ge=0.0, le=600.0, description=(
             'A decode without progress for this long has hung; 0 never gives up [s].'))] = 30.0
     exit_on_hang: Annotated[bool, Field(
-        description='End the process when the engine hangs, for launch to respawn it.')] = False
+        description='End the process behind a hang, for launch to respawn it.')] = False
 
 
 class SamplingParams(Group):

@@ -11,7 +11,7 @@ from robot_llm.engine.generation import Clock, Generation, run_to_end
 from robot_llm.engine.pulse import Pulse
 from robot_llm.engine.request_queue import RequestQueue
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import EngineHungError
+from robot_llm.errors import EngineHungError, ModelLoadError
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """
@@ -54,17 +54,23 @@ class Worker:
         # A daemon, so that a decode that hangs for ever cannot keep the process alive.
         self._thread = Thread(target=self._run, name='robot_llm_worker', daemon=True)
 
-    def open(self) -> Runtime:
+    def open(self, timeout_s: float = 0.0) -> Runtime:
         """
         Start the thread and wait until the model is loaded; ``close`` from elsewhere ends it.
 
+        :param timeout_s: how long that may take [s]; 0 waits for ever
         :returns: the runtime, to read facts from; its methods belong to the thread
         :raises RobotLlmError: what the thread raised while loading
+        :raises ModelLoadError: if time ran out; ``close`` tells whether the thread then left
         """
         self._thread.start()
         requests = self.requests
         with requests.changed:
-            requests.changed.wait_for(lambda: requests.is_open or requests.failure is not None)
+            if not requests.changed.wait_for(
+                    lambda: requests.is_open or requests.failure is not None, timeout_s or None):
+                requests.fail(ModelLoadError(
+                    f'the model is not loaded after engine.load_timeout_s={timeout_s}; look at '
+                    'the disk and the device, or raise the limit'))
             if requests.failure is not None:
                 raise requests.failure
             assert self._runtime is not None
@@ -131,7 +137,7 @@ class Worker:
     def _should_stop(self) -> bool:
         """Answer whoever loads, and show that loading goes on."""
         self._pulse.beat()
-        return self.requests.is_closing
+        return self.requests.must_leave
 
     def _serve(self, runtime: Runtime, request: Request) -> None:
         """Run one request to its end, restarts included; whatever happens, one ``Finished``."""

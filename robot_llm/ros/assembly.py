@@ -116,7 +116,7 @@ class Assembly:
         self._worker = worker
         if self._must_stop:
             worker.close()
-        runtime = worker.open()
+        runtime = worker.open(settings.engine.load_timeout_s)
         backend, peaks = runtime.backend, runtime.peaks
         info = backend.info
         if peaks.flops or peaks.bandwidth:

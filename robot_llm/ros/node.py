@@ -69,6 +69,8 @@ class RobotLlmNode(LifecycleNode):
         except BaseException as error:
             self._health.set_failed(str(error) or type(error).__name__)
             self._free()
+            if self._assembly.has_left_engine:
+                self._leave_process()
             raise
         self._service = service
         self._goal_server.attach(service)
@@ -166,9 +168,14 @@ class RobotLlmNode(LifecycleNode):
             self.get_logger().fatal(
                 f'the engine is not usable any more: {failure}; clean up and configure again')
             executor.create_task(lambda: deactivate(self))
-            if service.settings.engine.exit_on_hang and isinstance(failure, EngineHungError):
-                self.exit_code = 1
-                os.kill(os.getpid(), signal.SIGTERM)
+            if isinstance(failure, EngineHungError):
+                self._leave_process()
+
+    def _leave_process(self) -> None:
+        """End the process behind a thread that hangs in the engine, if the parameter says so."""
+        if self.get_parameter('engine.exit_on_hang').value is True:
+            self.exit_code = 1
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _lifecycle_label(self) -> str:
         if self._service is None:

@@ -93,6 +93,27 @@ def test_what_does_not_fit_the_model_is_refused(
         assert manager.state == UNCONFIGURED
 
 
+def test_loading_that_takes_too_long_is_given_up_and_can_be_tried_again(ros_domain: int) -> None:
+    with managed(SCRIPTED, model__path='hold-load', engine__load_timeout_s=0.5) as (
+            node, planner, manager):
+        node.wait_for_log(r'configure: the model is not loaded after engine.load_timeout_s=0\.5')
+        planner.wait_for_state(Status.STATE_FAILED)
+        check_unconfigured(planner, manager)
+        assert manager.set_text('model.path', '') == ''
+        assert manager.configure() and manager.activate()
+        assert planner.wait_until_ready(TIMEOUT_S)
+        assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
+
+
+def test_loading_that_hangs_ends_the_process_where_that_is_wanted(ros_domain: int) -> None:
+    parameters = {'model.path': 'hang-hold-load', 'engine.load_timeout_s': 0.5,
+                  'engine.exit_on_hang': True}
+    with running_node(SCRIPTED, parameters) as node:
+        assert node.wait() == 1, 'launch has to see that it must respawn the node'
+        assert 'configure: the model is not loaded after engine.load_timeout_s=0.5' in node.log
+        assert 'its thread and its model are left behind' in node.log
+
+
 def test_without_autostart_the_node_waits_for_its_manager(executor: str, ros_domain: int) -> None:
     with managed(SCRIPTED, executor=executor, autostart=False) as (node, planner, manager):
         check_unconfigured(planner, manager)

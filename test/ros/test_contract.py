@@ -18,8 +18,9 @@ def stand(request: pytest.FixtureRequest, ros_domain: int) -> Iterator[Stand]:
     yield stand
     stand.close()
     stopped = sorted(filter(None, stand.idle_ms))
-    print(f'{len(stopped)} stops, engine idle after {stopped[len(stopped) // 2]:.1f} ms in the '
-          f'median, {stopped[-1]:.1f} ms at most')
+    if stopped:
+        print(f'{len(stopped)} stops, engine idle after {stopped[len(stopped) // 2]:.1f} ms in '
+              f'the median, {stopped[-1]:.1f} ms at most')
 
 
 @pytest.mark.parametrize('pair', list(pairs()), ids=str)

@@ -200,6 +200,7 @@ class Stand:
         assert not case.goal.wait_for(lambda: case.goal.is_over, GRACE_S)
         visitor.leave()
         case.strike()
+        self.planner.fetch_result(case.goal)
         return case
 
     def _fail(self, pair: Pair) -> Case:

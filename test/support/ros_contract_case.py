@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from threading import Event
 import time
-from typing import Final
+from typing import Any, Final
 import uuid
 
 from action_msgs.msg import GoalStatus
@@ -65,10 +65,15 @@ class Visitor:
         goal_id, accepted = uuid.uuid4().bytes, Event()
         goal = Generate.Goal(prompt=prompt, client=self._node.get_fully_qualified_name())
         assert self._action.wait_for_server(TIMEOUT_S)
+
+        def on_accepted(future: Any) -> None:
+            # As every client does; what the node owes it is not sent once it has left.
+            future.result().get_result_async()
+            accepted.set()
+
         self._planner.executor.create_task(
             lambda: self._action.send_goal_async(
-                goal, goal_uuid=UUID(uuid=list(goal_id))
-            ).add_done_callback(lambda _: accepted.set()))
+                goal, goal_uuid=UUID(uuid=list(goal_id))).add_done_callback(on_accepted))
         assert accepted.wait(TIMEOUT_S), self._planner.node_process.log
         return self._planner.follow(goal_id)
 

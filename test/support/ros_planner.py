@@ -129,7 +129,7 @@ class Planner(Client):
         return self.send(Generate.Goal(prompt=prompt, **fields))
 
     def follow(self, goal_id: bytes) -> Answer:
-        """Return the answer to somebody else's goal, once accepted, the result included."""
+        """Return the answer to somebody else's goal; the result has to be fetched."""
         answer = Answer(goal_id, None, self._executor.create_task)
 
         def begin() -> None:
@@ -138,12 +138,26 @@ class Planner(Client):
                 answer.add_token(token)
             for decision in self.decided[goal_id]:
                 answer.add_decision(decision)
-            self._get_result.call_async(Generate.Impl.GetResultService.Request(
-                goal_id=UUID(uuid=list(goal_id)))).add_done_callback(answer._on_result)
 
-        assert self._get_result.wait_for_service(TIMEOUT_S)
         self._executor.create_task(begin)
         return answer
+
+    def fetch_result(self, answer: Answer) -> None:
+        """
+        Ask for the result of a goal whose client has left.
+
+        What the node owes to that client it drops, and it cannot tell who else has asked by then.
+        """
+        assert self._get_result.wait_for_service(TIMEOUT_S)
+        assert answer.wait_for(lambda: bool(answer.tokens) and (
+            answer.tokens[-1].kind == TokenKind.END), TIMEOUT_S), self.node_process.log
+        request = Generate.Impl.GetResultService.Request(
+            goal_id=UUID(uuid=list(answer.goal_id)))
+        for _ in range(10):
+            self._get_result.call_async(request).add_done_callback(answer._on_result)
+            if answer.wait_for(lambda: answer.result is not None, 1.0):
+                return
+        raise AssertionError(f'no result; the log:\n{self.node_process.log}')
 
     def finish(self, answer: Answer) -> Generate.Result:
         """Wait for everything that belongs to an accepted goal, and hold it to the contract."""

@@ -5,7 +5,7 @@ An inference node whose model is scripted: its prompts say what it answers, wher
 on standard input; ``gate NAME reached`` on standard output tells that it is held. ``fail-STAGE``
 makes the decode fail there. ``say-WORD`` is the decision, ``long`` makes the detail long,
 ``detail-{…}`` gives it. The stages are those of ``STAGES``. ``hold-load`` in ``model.path`` holds
-the loading until it is given up.
+the loading until it is given up, ``hang-hold-load`` for ever.
 """
 
 import os
@@ -104,7 +104,7 @@ def main() -> int:
     ) -> ScriptedBackend:
         if 'hold-load' in settings.model.path:
             tell_gate('load')
-            while not should_stop():
+            while not should_stop() or 'hang' in settings.model.path:
                 Event().wait(0.01)
             raise ModelLoadError('loading was given up')
         return ScriptedBackend(settings, answer, on_decode=faults)
