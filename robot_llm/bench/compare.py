@@ -124,8 +124,9 @@ class Comparison:
         yield from self._figures(
             'e2e, JSON answer', {n: tuple(a.e2e_s for a in all_) for n, all_ in answers.items()},
             Target(0.7))
-        yield 'tokens of the JSON answers, median: ' + ', '.join(
-            f'{name} {median(a.num_tokens for a in all_):.0f}' for name, all_ in answers.items())
+        yield 'the JSON answers, median: ' + ', '.join(
+            f'{name} {median(len(a.text) for a in all_):.0f} characters in '
+            f'{median(a.num_tokens for a in all_):.0f} tokens' for name, all_ in answers.items())
         yield self._bars(
             'compare_answer', 'A whole answer: forced tokens are not sampled one by one',
             {f'{NUM_TOKENS} tokens of free\ntext, behind the first': {
