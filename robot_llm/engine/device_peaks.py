@@ -4,6 +4,7 @@ from collections.abc import Callable
 import ctypes
 import hashlib
 import json
+import math
 import mmap
 from pathlib import Path
 import platform
@@ -30,6 +31,9 @@ BUDGET_S: Final = 0.05
 SIDE: Final = 1024
 ROWS: Final = 64
 """Of the matrix and of the batch: large enough to be bound by arithmetic."""
+
+POOL_BYTES: Final = 32 * 2**20
+"""For the matrices and some hundred runs of a product."""
 
 KERNELS: Final = (llama.GGML_TYPE_Q8_0, llama.GGML_TYPE_Q4_0, llama.GGML_TYPE_Q4_K,
                   llama.GGML_TYPE_F16)
@@ -87,10 +91,14 @@ def measure_peaks(path: Path, shape: ModelShape, n_threads: int) -> tuple[float,
     return measure_flops(n_threads), measure_bandwidth(path, _num_bytes(shape), n_threads)
 
 
-def fastest_s(run: Callable[[], object]) -> float:
-    """Return the shortest of a few runs [s]: what is slower was disturbed, or the first one."""
+def fastest_s(run: Callable[[], object], *, most_runs: float = math.inf) -> float:
+    """
+    Return the shortest of a few runs [s]: what is slower was disturbed, or the first one.
+
+    :param most_runs: at least 2
+    """
     times: list[float] = []
-    while len(times) < 2 or sum(times) < BUDGET_S:
+    while len(times) < 2 or (sum(times) < BUDGET_S and len(times) < most_runs):
         started_s = time.perf_counter()
         run()
         times.append(max(time.perf_counter() - started_s, 1e-9))
@@ -153,10 +161,11 @@ def _matmul_flops(kind: int, n_threads: int) -> float:
             ('ggml_get_data', pointer, [pointer]), ('ggml_nbytes', ctypes.c_size_t, [pointer]),
             ('ggml_mul_mat', pointer, [pointer] * 3), ('ggml_new_graph', pointer, [pointer]),
             ('ggml_build_forward_expand', None, [pointer] * 2),
-            ('ggml_graph_compute_with_ctx', ctypes.c_int, [pointer, pointer, ctypes.c_int])):
+            ('ggml_graph_compute_with_ctx', ctypes.c_int, [pointer, pointer, ctypes.c_int]),
+            ('ggml_used_mem', ctypes.c_size_t, [pointer])):
         function = getattr(ggml, name)
         function.restype, function.argtypes = result, arguments
-    context = ggml.ggml_init(_InitParams(32 * 2**20, None, False))
+    context = ggml.ggml_init(_InitParams(POOL_BYTES, None, False))
     if not context:
         return 0.0
     try:
@@ -166,7 +175,15 @@ def _matmul_flops(kind: int, n_threads: int) -> float:
             ctypes.memset(ggml.ggml_get_data(tensor), 0, ggml.ggml_nbytes(tensor))
         graph = ggml.ggml_new_graph(context)
         ggml.ggml_build_forward_expand(graph, ggml.ggml_mul_mat(context, matrix, batch))
-        return 2.0 * SIDE * SIDE * ROWS / fastest_s(
-            lambda: ggml.ggml_graph_compute_with_ctx(context, graph, n_threads))
+
+        def compute() -> None:
+            ggml.ggml_graph_compute_with_ctx(context, graph, n_threads)
+
+        used = ggml.ggml_used_mem(context)
+        compute()
+        # Each one takes its work space from the pool, and ggml crashes where that is used up.
+        behind = ggml.ggml_used_mem(context)
+        most_runs = (POOL_BYTES - behind) // max(behind - used, 1) - 1
+        return 2.0 * SIDE * SIDE * ROWS / fastest_s(compute, most_runs=most_runs)
     finally:
         ggml.ggml_free(context)

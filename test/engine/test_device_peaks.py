@@ -104,3 +104,12 @@ def test_a_ggml_without_these_functions_gives_an_unknown_peak(
 ) -> None:
     monkeypatch.setattr(device_peaks.llama, '_lib', object())
     assert measure_flops(1) == 0.0
+
+
+def test_a_fast_processor_runs_no_more_products_than_the_memory_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # ggml died of a segmentation fault at the three hundredth product within the time allowed.
+    monkeypatch.setattr(device_peaks, 'BUDGET_S', 60.0)
+    monkeypatch.setattr(device_peaks, 'POOL_BYTES', 4 * 2**20)
+    assert device_peaks.measure_flops(1) > 0
