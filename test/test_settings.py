@@ -31,6 +31,12 @@ def test_every_group_of_the_settings_has_parameters_and_no_name_stands_twice():
     assert groups == set(Settings.model_fields)
 
 
+def test_a_single_parameter_of_a_group_may_be_live():
+    live = {spec.name for spec in all_specs() if spec.is_live}
+    assert 'engine.max_stall_s' in live
+    assert 'engine.chunk_tokens' not in live
+
+
 def test_a_field_without_a_description_cannot_become_a_parameter():
     class Undocumented(BaseModel):
         rate: Annotated[int, Field(ge=0)] = 1

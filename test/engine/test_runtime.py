@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Event as Flag
 
 from engine_requests import make_profile, make_request, SPEED_SCHEMA
-from engine_running import generate, open_runtime, TODAY
+from engine_running import generate, open_runtime, TODAY, WorkerHarness
 import pytest
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.runtime import Runtime
@@ -96,6 +96,23 @@ def test_from_the_first_goal_no_chunk_takes_longer_than_a_stop_may_wait(
         # (0.03 - 0.004) / 0.0002 = 130, in steps of 16; a few more on the way there.
         assert max(chunks) <= 0.03
         assert 2000 / 128 <= len(chunks) <= 2000 / 128 + 5
+
+
+def test_another_bound_counts_from_the_next_chunk_on(
+    scripted: Callable[..., ScriptedBackend],
+) -> None:
+    device = Device()
+    backend = scripted(on_decode=device.on_decode, aborts_inside=False)
+    runtime = Runtime(backend, Settings(), {'text': TEXT}, today=TODAY,
+                      clock=lambda: device.now_s)
+    with WorkerHarness(runtime) as harness:
+        longest = []
+        for max_stall_s in (0.03, 0.06):
+            harness.worker.set_max_stall(max_stall_s)
+            device.calls.clear()
+            harness.answer(make_request(TEXT, f'{max_stall_s}' * 400, max_tokens=1))
+            longest.append(max(device.calls))
+    assert longest[0] <= 0.03 < longest[1] <= 0.06
 
 
 def test_an_aborted_decode_keeps_what_was_finished(
