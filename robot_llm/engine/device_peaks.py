@@ -51,14 +51,27 @@ def open_peaks(backend: Backend, settings: DeviceSettings, folder: CacheFolder) 
     key = backend.peaks_key()
     if not key or (peaks.is_flops_given and peaks.is_bandwidth_given):
         return peaks
-    name = f'device-{hashlib.sha256(key.encode()).hexdigest()[:32]}'
     try:
-        flops, bandwidth = map(float, json.loads(folder.read(name) or b''))
+        flops, bandwidth = map(float, json.loads(folder.read(_name(key)) or b''))
     except (ValueError, TypeError):
         flops, bandwidth = backend.measure_peaks()
-        folder.write(name, json.dumps([flops, bandwidth]).encode())
+        keep_peaks(key, Peaks(flops, bandwidth), folder)
     peaks.flops, peaks.bandwidth = peaks.flops or flops, peaks.bandwidth or bandwidth
     return peaks
+
+
+def keep_peaks(key: str, peaks: Peaks, folder: CacheFolder) -> None:
+    """
+    Keep what was measured, or has been raised since; what a person gave is not kept.
+
+    :param key: ``peaks_key`` of the backend
+    """
+    if key and not (peaks.is_flops_given or peaks.is_bandwidth_given):
+        folder.write(_name(key), json.dumps([peaks.flops, peaks.bandwidth]).encode())
+
+
+def _name(key: str) -> str:
+    return f'device-{hashlib.sha256(key.encode()).hexdigest()[:32]}'
 
 
 def peaks_key(shape: ModelShape, n_threads: int) -> str:

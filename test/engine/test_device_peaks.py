@@ -11,7 +11,8 @@ import pytest
 from robot_llm.cache_folder import CacheFolder
 from robot_llm.core.timing import Stage
 from robot_llm.engine import device_peaks
-from robot_llm.engine.device_peaks import measure_flops, open_peaks, peaks_key
+from robot_llm.engine.device_peaks import (
+    keep_peaks, measure_flops, open_peaks, peaks_key)
 from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.runtime import Runtime
@@ -73,6 +74,18 @@ def test_what_is_given_overrides_what_is_measured(measuring: Measuring, tmp_path
     both = open_peaks(
         measuring, DeviceSettings(peak_flops=1e9, memory_bandwidth=2e9), folder)
     assert (both.flops, both.bandwidth, measuring.num_measured) == (1e9, 2e9, 1)
+
+
+def test_what_was_raised_is_kept_and_what_was_given_is_not(
+    measuring: Measuring, tmp_path: Path,
+) -> None:
+    folder = CacheFolder(tmp_path, max_bytes=10**6)
+    peaks = open_peaks(measuring, DeviceSettings(), folder)
+    peaks.flops = 9e9
+    keep_peaks('machine', peaks, folder)
+    keep_peaks('machine', open_peaks(measuring, DeviceSettings(peak_flops=1.0), folder), folder)
+    again = open_peaks(measuring, DeviceSettings(), folder)
+    assert (again.flops, again.bandwidth, measuring.num_measured) == (9e9, 4e9, 1)
 
 
 @pytest.mark.parametrize('damage', [b'', b'{}', b'[1]', b'["a", 2]', b'[1, 2, 3]', b'\xff'])
