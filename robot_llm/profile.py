@@ -69,6 +69,8 @@ class DecisionRules(Group):
     min_probability_mass: Share = 0.0
     #: the model's own words, a fitted head on its last hidden state, or both weighed
     method: DecisionMethod = 'words'
+    #: `contextual` divides out what the model says where it knows nothing, for the method `words`
+    calibration: Literal['none', 'contextual'] = 'none'
     #: where the head reads the hidden state: behind the whole prompt, or behind the scene
     reads: Literal['prompt', 'scene'] = 'prompt'
     #: file of the fitted head, relative to the profile's folder or the one above it
@@ -100,6 +102,8 @@ class DecisionRules(Group):
         return self
 
     def _method_problems(self) -> list[str]:
+        if self.calibration != 'none' and self.method != 'words':
+            return [f'calibration is for the method words, not {self.method!r}; remove it']
         if (self.method == 'words') == (not self.head):
             return []
         if self.head:

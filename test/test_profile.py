@@ -125,6 +125,13 @@ def test_a_words_schema_is_checked_like_the_profiles_own(detail, sentence):
         make_profile(detail=detail)
 
 
+def test_calibration_is_for_the_models_own_words():
+    rules = make_profile(decision={'calibration': 'contextual'}).decision
+    assert rules.calibration == 'contextual'
+    with pytest.raises(ValidationError, match="calibration is for the method words, not 'head'"):
+        make_profile(decision={'calibration': 'contextual', 'method': 'head', 'head': 'x.npz'})
+
+
 def test_stop_strings_beside_a_json_detail_are_refused():
     schema = {'type': 'object', 'additionalProperties': False, 'properties': {
         'a': {'type': 'boolean'}}}

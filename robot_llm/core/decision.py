@@ -41,7 +41,7 @@ class Decision:
 
     ``probabilities`` has shape (num_words,), in the order of ``words``, and sums to 1; it is empty
     when the model was not asked. ``probability_mass`` is what the whole set had in the model's own
-    distribution, 0..1.
+    distribution, 0..1. ``uncalibrated`` are the probabilities before a calibration; empty without.
     """
 
     word: str
@@ -50,6 +50,7 @@ class Decision:
     probabilities: tuple[float, ...] = ()
     confidence: float = 0.0
     probability_mass: float = 0.0
+    uncalibrated: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,16 +68,19 @@ class Evidence:
 
 def decide_by(
     rules: DecisionRules, evidence: Evidence, head: DecisionHead | None,
+    bias: NDArray[np.float64] | None = None,
 ) -> Decision:
     """
     Choose a word by the profile's method, or the fallback where there is doubt.
 
     :param head: of ``rules.words``; None only for the method ``words``
+    :param bias: see ``decide``
     """
     words = tuple(item.word for item in rules.words)
     by_model = decide(
         words, evidence.log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
-        min_probability_mass=rules.min_probability_mass, min_confidence_of=rules.min_confidence_of)
+        min_probability_mass=rules.min_probability_mass, min_confidence_of=rules.min_confidence_of,
+        bias=bias)
     if rules.method == 'words':
         return by_model
     assert head is not None and head.words == words, 'checked when the profile is compiled'
@@ -102,6 +106,7 @@ def decide(
     min_confidence: float,
     min_probability_mass: float,
     min_confidence_of: Mapping[str, float] = NO_BARS,
+    bias: NDArray[np.float64] | None = None,
 ) -> Decision:
     """
     Choose a word, or the fallback where the model is in doubt.
@@ -114,13 +119,19 @@ def decide(
     :param min_probability_mass: what the set needs of the whole distribution, 0..1
     :param min_confidence_of: a bar of its own for some of the words, instead of
         ``min_confidence``
+    :param bias: logarithm of each word's probability where nothing is known, shape (num_words,);
+        divided out. Source: contextual calibration, Zhao et al. 2021, "Calibrate Before Use"
     """
     top = np.max(log_probs)
     if not np.isfinite(top):
         return Decision(fallback, DecisionSource.LOW_CONFIDENCE, tuple(words))
     weights = np.exp(log_probs - top)
     mass = min(float(np.exp(top) * weights.sum()), 1.0)
-    probabilities = weights / weights.sum()
+    probabilities = said = weights / weights.sum()
+    if bias is not None:
+        logits = log_probs - bias
+        probabilities = np.exp(logits - np.max(logits))
+        probabilities /= probabilities.sum()
     best = int(np.argmax(probabilities))
     confidence = float(probabilities[best])
     bar = min_confidence_of.get(words[best], min_confidence)
@@ -131,7 +142,8 @@ def decide(
         words=tuple(words),
         probabilities=tuple(float(p) for p in probabilities),
         confidence=confidence,
-        probability_mass=mass)
+        probability_mass=mass,
+        uncalibrated=() if bias is None else tuple(float(p) for p in said))
 
 
 def log_softmax_at(
@@ -197,5 +209,5 @@ class DecisionLatch:
             said = self.standing or Decision(self._fallback, source, self._words)
             self.standing = Decision(
                 self._fallback, source, self._words, said.probabilities, said.confidence,
-                said.probability_mass)
+                said.probability_mass, said.uncalibrated)
             return self.standing

@@ -134,7 +134,8 @@ class Generation:
         self._counts.num_decode_calls += num_calls
         self._request.evidence = Evidence(log_probs, self._hidden)
         decision = decide_by(
-            self._request.profile.decision, self._request.evidence, self._compiled.head)
+            self._request.profile.decision, self._request.evidence, self._compiled.head,
+            self._runtime.bias.get(self._request.profile.name))
         self._mark(Stage.SAMPLED)
         self._check_stop()
         return decision

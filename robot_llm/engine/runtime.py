@@ -14,6 +14,7 @@ from robot_llm.core.peaks import Peaks
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.core.speculation import Speculator
 from robot_llm.engine.backend import Backend, DecodeAborted
+from robot_llm.engine.calibration import measure_bias
 from robot_llm.engine.kv_cache import KVCache
 from robot_llm.engine.prefix_store import PrefixStore
 from robot_llm.engine.prompt_tokens import compile_profile, CompiledProfile
@@ -80,6 +81,8 @@ class Runtime:
         self._should_stop = should_stop
         self._speculation = settings.speculation
         self.decode_cost = DecodeCost()
+        self.bias: dict[str, NDArray[np.float64]] = {}
+        """By profile with contextual calibration; see ``measure_bias``."""
         self.speculators: dict[str, Speculator] = {}
         """By profile; each learns from one answer to the next."""
         self._with_hidden_states = with_hidden_states
@@ -118,6 +121,12 @@ class Runtime:
         self._warm_up()
         for name, profile in profiles.items():
             self._pin(name, profile.static_ids)
+        self.bias = {
+            name: measure_bias(
+                self.backend, self.cache, profile, self.renderer,
+                first_branch=self.first_branch, evaluate=self._evaluate)
+            for name, profile in profiles.items()
+            if profile.profile.decision.calibration == 'contextual'}
 
     def reload(self, profiles: Mapping[str, ResponseProfile]) -> None:
         """
@@ -169,17 +178,20 @@ class Runtime:
             self.cache.pin(name, token_ids)
             self._say(f'prefix of {name!r} restored, {len(token_ids)} tokens')
             return
+        self._evaluate(token_ids)
+        self.cache.pin(name, token_ids)
+        self._say(f'prefix of {name!r} evaluated, {len(token_ids)} tokens')
+        if self._store is not None:
+            self._store.save(token_ids)
+            self.cache.clear()
+
+    def _evaluate(self, token_ids: Sequence[int]) -> None:
         position = 0
         while position < len(token_ids):
             self._check_stop()
             end = self.next_chunk(position, len(token_ids))
             self.prefill(token_ids[position:end])
             position = end
-        self.cache.pin(name, token_ids)
-        self._say(f'prefix of {name!r} evaluated, {len(token_ids)} tokens')
-        if self._store is not None:
-            self._store.save(token_ids)
-            self.cache.clear()
 
     def next_chunk(self, position: int, end: int, *, probe: int = -1) -> int:
         """

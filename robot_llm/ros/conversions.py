@@ -145,7 +145,7 @@ def decision_message(
         scene_epoch=scene_epoch, word=decision.word, source=int(decision.source),
         words=list(decision.words), probabilities=list(decision.probabilities),
         confidence=decision.confidence, probability_mass=decision.probability_mass,
-        latency_s=latency_s)
+        uncalibrated_probabilities=list(decision.uncalibrated), latency_s=latency_s)
 
 
 def stats_message(stats: GenerationStats) -> msg.GenerationStats:

@@ -36,6 +36,34 @@ def test_too_little_confidence_publishes_the_fallback_and_says_what_the_model_th
     assert decide_for((0.2, 0.3, 0.5), min_confidence=0.49).source is DecisionSource.MODEL
 
 
+def test_a_bias_is_divided_out_and_what_was_said_stays_to_be_seen() -> None:
+    log_probs = np.log(np.array([0.06, 0.03, 0.01]))
+    decision = decide(
+        WORDS, log_probs, fallback='stop', min_confidence=0.5, min_probability_mass=0.0,
+        bias=np.log(np.array([0.9, 0.09, 0.01])))
+    # 0.6/0.9, 0.3/0.09, 0.1/0.01 over their sum.
+    assert decision.probabilities == pytest.approx((0.0476, 0.2381, 0.7143), abs=1e-4)
+    assert (decision.word, decision.confidence) == ('continue', max(decision.probabilities))
+    assert decision.uncalibrated == pytest.approx((0.6, 0.3, 0.1))
+    assert decision.probability_mass == pytest.approx(0.1)
+
+
+def test_an_even_bias_changes_nothing_and_none_leaves_nothing_to_be_seen() -> None:
+    log_probs = np.log(np.array([0.02, 0.03, 0.05]))
+    even = decide(WORDS, log_probs, fallback='stop', min_confidence=0.0,
+                  min_probability_mass=0.0, bias=np.log(np.full(3, 1 / 3)))
+    assert even.probabilities == pytest.approx(even.uncalibrated)
+    assert decide_for((0.02, 0.03, 0.05)).uncalibrated == ()
+
+
+def test_a_revoked_decision_still_shows_what_was_said_before_calibration() -> None:
+    latch = DecisionLatch(WORDS, 'stop')
+    latch.offer(Decision('slow', DecisionSource.MODEL, WORDS, (0.1, 0.8, 0.1), 0.8, 0.5,
+                         (0.3, 0.4, 0.3)))
+    fallen = latch.fall(DecisionSource.DEADLINE)
+    assert fallen is not None and fallen.uncalibrated == (0.3, 0.4, 0.3)
+
+
 def test_too_little_mass_publishes_the_fallback() -> None:
     assert decide_for((0.0, 0.0, 0.1), min_mass=0.11).source is DecisionSource.LOW_CONFIDENCE
     assert decide_for((0.0, 0.0, 0.1), min_mass=0.09).source is DecisionSource.MODEL
