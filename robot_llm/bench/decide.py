@@ -58,7 +58,7 @@ def _is_in_time(goal: TimedGoal) -> bool:
 def _in_time(goals: dict[int, list[TimedGoal]]) -> Iterator[Finding]:
     shares = {ms: share(map(_is_in_time, found)) for ms, found in goals.items()}
     for deadline_ms, value in shares.items():
-        yield Figure(f'decided by the model within {deadline_ms} ms', 'of 1', (value,),
+        yield Figure(f'decided by the model within {deadline_ms} ms', '%', (100 * value,),
                      note=f'of {len(goals[deadline_ms])} goals')
     met = [ms for ms, value in shares.items() if value == 1.0]
     yield Plot(

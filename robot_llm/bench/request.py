@@ -106,8 +106,7 @@ def _steady(timelines: list[Timeline]) -> Iterator[Finding]:
     ages = tuple(arrival.age_s for t in timelines for arrival in t.arrivals)
     yield Figure('token age', 's', ages, note='handed to the publisher to received; all tokens')
     yield from tail('token age', ages)
-    decided = tuple(
-        t.split_s['handed to the publisher'] + t.arrivals[0].age_s for t in timelines)
+    decided = tuple(t.handed_s + t.arrivals[0].age_s for t in timelines)
     yield Figure('token age from its sampling', 's', decided,
                  note='sampled to received; the first token of each goal')
     yield from tail('token age from its sampling', decided)

@@ -6,13 +6,12 @@ from typing import Final
 
 from robot_llm.core.timing import Stage
 
-BEFORE_PUBLISHING: Final = tuple(
-    stage.value for stage in Stage if stage not in (Stage.RECEIVED, Stage.PUBLISHED))
-"""The node's stages that end before a decision is on its way."""
+OF_NODE: Final = tuple(stage.value for stage in Stage if stage is not Stage.RECEIVED)
+"""The node's stages, as fields of the statistics, in order."""
 
 STAGES: Final = (
-    'goal sent to received', *(name.removesuffix('_s') for name in BEFORE_PUBLISHING),
-    'handed to the publisher', 'published to received')
+    'goal sent to received', *(name.removesuffix('_s') for name in OF_NODE),
+    'published to received')
 """Where the client's time to first token goes, in order."""
 
 
@@ -98,11 +97,16 @@ class Timeline:
         Return the parts of ``ttft_s`` by the names in ``STAGES`` [s].
 
         The first and the last are transport, by the stamps of the messages; what lies between is
-        the node's own account. Nothing is a remainder: that they add up is a result.
+        the node's own statistics. Nothing is a remainder: that they add up is a result. The last
+        two overlap by a publisher's call: the message may be there before the call returns.
         """
-        before = [self.stats[name] for name in BEFORE_PUBLISHING]
-        handed_s = self.latency_s - sum(before)
-        return dict(zip(STAGES, (self.goal_way_s, *before, handed_s, self.arrivals[0].age_s)))
+        stages = (self.stats[name] for name in OF_NODE)
+        return dict(zip(STAGES, (self.goal_way_s, *stages, self.arrivals[0].age_s)))
+
+    @property
+    def handed_s(self) -> float:
+        """From the first token's sampling to its stamp: its way to the streamer's thread [s]."""
+        return self.latency_s - sum(self.stats[name] for name in OF_NODE[:-1])
 
     @property
     def split_ratio(self) -> float:

@@ -4,9 +4,9 @@ import math
 
 import pytest
 from robot_llm.bench.timeline import (
-    Arrival, BEFORE_PUBLISHING, share, STAGES, Timeline, wasted_tokens)
+    Arrival, OF_NODE, share, STAGES, Timeline, wasted_tokens)
 
-STATS = {**dict.fromkeys(BEFORE_PUBLISHING, 0.0), 'prefill_s': 0.1, 'queue_s': 0.02,
+STATS = {**dict.fromkeys(OF_NODE, 0.0), 'prefill_s': 0.1, 'queue_s': 0.02, 'publish_s': 0.008,
          'tpot_s': 0.01}
 
 
@@ -22,13 +22,14 @@ def test_the_parts_stand_in_their_order_and_none_is_a_remainder() -> None:
     assert tuple(split) == STAGES
     assert split['goal sent to received'] == 0.02
     assert split['queue'] == 0.02 and split['prefill'] == 0.1
-    assert split['handed to the publisher'] == pytest.approx(0.008)
+    assert split['publish'] == 0.008
     assert split['published to received'] == 0.002
     assert timeline().split_ratio == pytest.approx(1.0)
+    assert timeline().handed_s == pytest.approx(0.008)
 
 
 def test_a_node_that_hides_a_tenth_of_the_time_shows_in_the_ratio() -> None:
-    assert timeline(latency_s=0.113).split_ratio == pytest.approx(0.9)
+    assert timeline(stats={**STATS, 'prefill_s': 0.085}).split_ratio == pytest.approx(0.9)
 
 
 def test_the_tokens_of_one_message_share_the_gap_before_it() -> None:

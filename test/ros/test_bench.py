@@ -29,7 +29,9 @@ def test_the_suite_request_measures_every_part_and_the_parts_make_up_the_whole(
     # Each goal's parts come from the node and from stamps, the whole from the client's own clock.
     for goal in range(NUM_GOALS):
         parts = [values[f'TTFT, part: {stage}'][goal] for stage in STAGES]
-        assert abs(sum(parts) - values['TTFT'][goal]) < 0.05 * values['TTFT'][goal]
+        # The way back begins while the publishers are still being called.
+        excess_s = sum(parts) - values['TTFT'][goal]
+        assert -1e-3 < excess_s < values['TTFT, part: publish'][goal] + 1e-3
         assert 0 < min(parts) and values['TTFT, by the node'][goal] < values['TTFT'][goal]
     assert len(values['inter-token gap']) == NUM_GOALS * 63
     assert {plot['name'] for plot in suite['plots']} == {
