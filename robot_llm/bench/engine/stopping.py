@@ -10,8 +10,9 @@ from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.prompts import STORY, TALK
 from robot_llm.bench.sample import Figure, Target
 from robot_llm.bench.suite import Finding
-from robot_llm.core.event import Delta, Event, Finished, Started
+from robot_llm.core.event import Decided, Delta, Event, Finished, Started
 from robot_llm.core.request import FinishReason, Request, RequestStatus
+from robot_llm.core.timing import Stage
 from robot_llm.engine.worker import Worker
 
 ENOUGH_FOR_P99 = 100
@@ -57,8 +58,10 @@ class Stops:
         return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
     def _wait(self, kind: type[Event]) -> None:
-        while not isinstance(self._events.get(), kind):
-            pass
+        while not isinstance(event := self._events.get(), kind):
+            if isinstance(event, Decided):
+                # Without it the request's clock has no stages.
+                event.request.clock.mark(Stage.PUBLISHED, time.monotonic())
 
     def in_prefill(self) -> Request:
         """Stop one request somewhere in its prefill, and wait until the engine is idle."""
