@@ -41,9 +41,10 @@ def planner(scripted: Callable[..., Planner]) -> Planner:
 
 
 @pytest.fixture(scope='module')
-def real_node(executor: str, ros_domain: int, model_path: Path) -> Iterator[NodeProcess]:
-    """Run a node with the real model."""
-    with running_node(REAL, FAST | {'executor': executor, 'model.path': model_path}) as node:
+def real_node(ros_domain: int, model_path: Path) -> Iterator[NodeProcess]:
+    """Run a node with the real model, on one executor: what it does to goals the others test."""
+    parameters = FAST | {'executor': 'multi_threaded', 'model.path': model_path}
+    with running_node(REAL, parameters) as node:
         yield node
 
 

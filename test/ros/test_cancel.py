@@ -5,7 +5,6 @@ from itertools import count
 from pathlib import Path
 
 from action_msgs.msg import GoalStatus
-import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
@@ -33,20 +32,6 @@ def held(planner: Planner, stage: str, prompt: str = 'say-continue') -> tuple[An
 def check_next_goal(planner: Planner) -> None:
     assert planner.answer('say-slow').text.startswith('slow\n{')
     planner.wait_for_state(Status.STATE_IDLE)
-
-
-@pytest.mark.parametrize(('stage', 'ending'), [
-    ('prefill', UNDECIDED), ('decision', UNDECIDED), ('detail', DECIDED)])
-def test_a_cancel_stops_a_held_engine(planner: Planner, stage: str, ending: tuple) -> None:
-    answer, _ = held(planner, stage)
-    answer.cancel()
-    result = planner.finish(answer)
-    assert reasons(answer) == ending
-    assert len(answer.decisions) == 1
-    assert result.detail_json == ''
-    assert result.stats.cancel_latency_s > 0
-    assert result.stats.num_wasted_tokens <= 1
-    check_next_goal(planner)
 
 
 def test_a_cancel_in_the_prefill_evaluates_no_further_chunk(planner: Planner) -> None:

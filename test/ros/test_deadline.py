@@ -63,25 +63,6 @@ def test_a_decision_in_time_keeps_its_word(planner: Planner) -> None:
         FinishReason.STOP, ErrorCode.NONE, 'continue', DecisionSource.MODEL)
 
 
-def test_the_total_deadline_ends_an_undecided_goal(planner: Planner) -> None:
-    gate = next(_gates)
-    answer = planner.ask(f'hold-prefill:{gate} say-continue', total_deadline=seconds(0.05))
-    planner.finish(answer)
-    assert reasons(answer) == TOO_LATE
-    assert answer.text == 'stop'
-    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
-
-
-def test_the_total_deadline_revokes_a_decision_without_a_whole_detail(planner: Planner) -> None:
-    gate = next(_gates)
-    answer = planner.ask(f'hold-detail:{gate} say-continue', total_deadline=seconds(0.3))
-    planner.finish(answer)
-    assert reasons(answer) == TOO_LATE
-    words = [decision.word for decision in answer.decisions]
-    assert words in (['continue', 'stop'], ['stop'])  # ['stop']: not even decided in 0.3 s
-    assert answer.result.detail_json == ''
-
-
 def test_both_deadlines_of_one_goal_make_one_decision(planner: Planner) -> None:
     gate = next(_gates)
     answer = planner.ask(f'hold-prefill:{gate} say-continue', decision_deadline=seconds(0.02),

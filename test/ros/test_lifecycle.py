@@ -74,24 +74,6 @@ def test_a_transition_out_of_order_is_refused_and_changes_nothing(
     assert manager.state == UNCONFIGURED
 
 
-@pytest.mark.parametrize('stage', ['prefill', 'decision', 'detail'])
-def test_deactivate_ends_running_and_queued_goals_with_shutdown(
-    planner: Planner, manager: Lifecycle, stage: str,
-) -> None:
-    gate = next(_gates)
-    running = planner.ask(f'hold-{stage}:{gate} say-continue')
-    planner.node_process.wait_for_gate(gate)
-    queued = planner.ask('say-continue')
-    assert queued.wait_for(lambda: queued.is_accepted, TIMEOUT_S)
-    assert manager.deactivate()
-    for answer in (running, queued):
-        planner.finish(answer)
-        # Nobody vouches for a word any more once the node has left active.
-        assert reasons(answer) == SHUTDOWN
-    assert manager.activate()
-    assert planner.answer('say-slow').result.finish_reason == FinishReason.STOP
-
-
 def test_cleanup_right_behind_deactivate_still_answers_the_goal(
     planner: Planner, manager: Lifecycle,
 ) -> None:

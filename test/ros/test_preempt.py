@@ -54,19 +54,6 @@ def check_rejected(planner: Planner, answer: Answer, *words: str) -> None:
         planner.node_process.wait_for_log(f'goal refused, QUEUE_FULL.*{word}')
 
 
-@pytest.mark.parametrize('stage', ['prefill', 'decision', 'detail'])
-def test_the_newest_goal_takes_the_place_of_the_running_one(planner: Planner, stage: str) -> None:
-    old, _ = held(planner, stage)
-    new = planner.answer('say-slow')
-    planner.finish(old)
-    decided = stage == 'detail'
-    # Whoever preempts has taken over: a decision that is out is not revoked.
-    assert reasons(old) == (*PREEMPTED[:3], 'continue', DecisionSource.MODEL) if decided else (
-        PREEMPTED)
-    assert new.result.finish_reason == FinishReason.STOP
-    assert new.text.startswith('slow\n{')
-
-
 def test_of_ten_goals_at_once_exactly_one_runs_to_its_end(planner: Planner) -> None:
     first, _ = held(planner)
     answers = [first] + [planner.ask(f'say-slow number {number}') for number in range(9)]

@@ -53,15 +53,13 @@ def held(planner: Planner, stage: str = 'detail', **fields: int) -> tuple[Answer
     return answer, gate
 
 
-@pytest.mark.parametrize('stage', ['prefill', 'decision', 'detail'])
-def test_a_higher_epoch_stops_the_running_goal(scene: SceneSource, stage: str) -> None:
+def test_a_goal_that_is_stopped_by_a_higher_epoch_speaks_of_its_own(scene: SceneSource) -> None:
     epoch = scene.settle()
-    answer, _ = held(scene.planner, stage, scene_epoch=epoch)
+    answer, _ = held(scene.planner, scene_epoch=epoch)
     scene.rise()
     scene.planner.finish(answer)
     assert reasons(answer) == STALE
-    words = ['continue', 'stop'] if stage == 'detail' else ['stop']
-    assert [decision.word for decision in answer.decisions] == words
+    assert [decision.word for decision in answer.decisions] == ['continue', 'stop']
     assert {decision.scene_epoch for decision in answer.decisions} == {epoch}
     assert {token.scene_epoch for token in answer.tokens} == {epoch}
     assert answer.result.stats.num_wasted_tokens <= 1
