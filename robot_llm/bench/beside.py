@@ -2,11 +2,10 @@
 
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import os
 import subprocess
 import sys
-import time
 from typing import Final
 
 import rclpy
@@ -16,7 +15,6 @@ from std_msgs.msg import UInt8MultiArray
 IMAGE_BYTES: Final = 640 * 480 * 3
 IMAGE_HZ: Final = 30.0
 TOPIC: Final = 'bench_image'
-START_TIMEOUT_S: Final = 30.0
 
 
 def burn() -> None:
@@ -81,7 +79,5 @@ def busy_cores() -> list[str]:
 
 
 if __name__ == '__main__':
-    try:
+    with suppress(KeyboardInterrupt):
         ROLES[sys.argv[1]]()
-    except KeyboardInterrupt:
-        time.sleep(0)
