@@ -54,6 +54,9 @@ class Stops:
     def _measure_rate(self) -> float:
         request = self._rig.request(self._rig.filler(PROMPT_TOKENS // 16), max_tokens=2)
         self._worker.requests.submit(request)
+        self._wait(Decided)
+        # As the streamer would: without it no stage has a length.
+        request.clock.mark(Stage.PUBLISHED, time.monotonic())
         self._wait(Finished)
         return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
