@@ -68,24 +68,3 @@ class ChunkSizer:
         """
         if 2 * num_tokens >= self.size or elapsed_s > self._bound_s:
             self._seconds_per_token.append(elapsed_s / num_tokens)
-
-
-def chunk_end(position: int, end: int, size: int, *, probe: int = -1) -> int:
-    """
-    Return where the chunk ends that begins at ``position``.
-
-    llama.cpp makes logits of every token of a batch that gives a hidden state. So the chunk with
-    the probe is kept short, unless what is cut off would not be worth a decode of its own.
-
-    :param position: how many tokens are evaluated already
-    :param end: how many there are
-    :param size: the longest chunk
-    :param probe: the token whose hidden state is wanted; -1 is none
-    """
-    furthest = end
-    if position <= probe:
-        if probe + 1 - position > 3 * STEP:
-            furthest = probe + 1 - STEP
-        elif end - (probe + 1) > 2 * STEP:
-            furthest = probe + 1
-    return min(position + size, furthest)

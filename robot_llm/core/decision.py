@@ -59,11 +59,13 @@ class Evidence:
     What one evaluated prompt says about its decision; copied, valid for ever.
 
     ``log_probs`` are the words' in the model's own distribution, shape (num_words,);
-    ``hidden`` is the last token's state, shape (n_embd,), empty if the runtime gives none.
+    ``hidden`` is a linear image of the probed token's state, shape (num_features,), empty if the
+    runtime gives none; ``scene`` is the scene's text.
     """
 
     log_probs: NDArray[np.float64]
     hidden: NDArray[np.float32]
+    scene: str = ''
 
 
 def decide_by(
@@ -85,8 +87,9 @@ def decide_by(
         return by_model
     assert head is not None and head.words == words, 'checked when the profile is compiled'
     features = head.features(evidence.hidden)
-    log_probs = (head.log_probs(features) if rules.method == 'head'
-                 else head.mixed_log_probs(features, evidence.log_probs))
+    log_probs = head.log_probs(features, evidence.scene)
+    if rules.method == 'both':
+        log_probs = head.mixed(log_probs, evidence.log_probs)
     decision = replace(
         decide(words, log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
                min_probability_mass=0.0, min_confidence_of=rules.min_confidence_of),

@@ -1,10 +1,11 @@
-"""The decision head: the last hidden state → probabilities, and how strange the scene is."""
+"""The decision head: hidden state and scene text → probabilities, and how strange both are."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from robot_llm.core.text_features import TextPart
 
 Floats = NDArray[np.float32]
 
@@ -19,13 +20,14 @@ class Familiarity:
 
     A Mahalanobis distance to the nearest class mean. The covariance within the classes keeps its
     ``num_axes`` widest axes; all others are shrunk to one variance, so that nothing of size
-    n_embd x n_embd has to be kept. The square is divided by n_embd: an ordinary scene is near 1.
+    num_features squared has to be kept. The square is divided by num_features: an ordinary scene
+    is near 1.
 
     Source: Lee et al. 2018, a simple unified framework for detecting out-of-distribution
     samples; Tipping and Bishop 1999 for the covariance.
 
-    :param means: of the classes, in scaled features, shape (num_words, n_embd)
-    :param axes: orthonormal, shape (num_axes, n_embd)
+    :param means: of the classes, in scaled features, shape (num_words, num_features)
+    :param axes: orthonormal, shape (num_axes, num_features)
     :param axis_variances: shape (num_axes,), each above 0
     :param rest_variance: of every direction beside the axes, above 0
     :param max_distance: the limit; a scene beyond it is a stranger
@@ -41,7 +43,7 @@ class Familiarity:
         """
         Return the distance to the nearest class, >= 0; NaN in, infinity out.
 
-        :param features: one scaled hidden state, shape (n_embd,)
+        :param features: one scaled hidden state, shape (num_features,)
         """
         offsets = features - self.means
         along = offsets @ self.axes.T
@@ -54,18 +56,19 @@ class Familiarity:
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionHead:
     """
-    A multinomial logistic regression on the last hidden state; immutable, no I/O.
+    A multinomial logistic regression on hidden state and scene text; immutable, no I/O.
 
-    ``log_probs = log_softmax((scale(hidden) @ weights + bias) / temperature)``
+    ``log_softmax((scale(hidden) @ weights + text.logits(scene) + bias) / temperature)``
 
     :param words: the classes, in the order of the columns
-    :param offset: subtracted from the hidden state, shape (n_embd,)
-    :param scale: divides it then, shape (n_embd,), each above 0
-    :param weights: shape (n_embd, num_words)
+    :param offset: subtracted from the hidden state, shape (num_features,)
+    :param scale: divides it then, shape (num_features,), each above 0
+    :param weights: shape (num_features, num_words)
     :param bias: shape (num_words,)
     :param temperature: above 1 makes the probabilities less sure; fitted on held-out folds
     :param mix: weights of (head, model's own words) for the method ``both``, and a bias per word
     :param familiarity: what is a stranger
+    :param text: what the n-grams of the scene say; None reads the hidden state alone
     """
 
     words: tuple[str, ...]
@@ -76,9 +79,10 @@ class DecisionHead:
     temperature: float
     mix: tuple[float, ...]
     familiarity: Familiarity
+    text: TextPart | None = None
 
     @property
-    def n_embd(self) -> int:
+    def num_features(self) -> int:
         """How long the hidden state is that it takes."""
         return len(self.offset)
 
@@ -87,34 +91,44 @@ class DecisionHead:
         """What the arrays take in memory [bytes]."""
         arrays: Sequence[Floats] = (
             self.offset, self.scale, self.weights, self.bias, self.familiarity.means,
-            self.familiarity.axes, self.familiarity.axis_variances)
+            self.familiarity.axes, self.familiarity.axis_variances,
+            *((self.text.weights_of_ngrams, self.text.weights) if self.text else ()))
         return sum(array.nbytes for array in arrays)
 
+    @property
+    def weighs_words(self) -> bool:
+        """Whether the weights for the method ``both`` were fitted."""
+        return self.mix[1] != 0.0
+
     def features(self, hidden: Floats) -> Floats:
-        """Return the scaled hidden state, shape (n_embd,)."""
+        """Return the scaled hidden state, shape (num_features,)."""
         return ((hidden - self.offset) / self.scale).astype(np.float32)
 
-    def log_probs(self, features: Floats) -> NDArray[np.float64]:
+    def log_probs(self, features: Floats, scene: str) -> NDArray[np.float64]:
         """
         Return the log-probability of each word, shape (num_words,), float64.
 
-        :param features: what ``features`` returned, shape (n_embd,)
+        :param features: what ``features`` returned, shape (num_features,)
+        :param scene: the scene's text; read only by a head that was fitted with it
         """
         logits = (features @ self.weights + self.bias).astype(np.float64)
+        if self.text is not None:
+            logits += self.text.logits(scene)
         return log_softmax(logits / self.temperature)
 
-    def mixed_log_probs(
-        self, features: Floats, word_log_probs: NDArray[np.float64],
+    def mixed(
+        self, log_probs: NDArray[np.float64], word_log_probs: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """
         Return the head's and the model's opinion as one, shape (num_words,), float64.
 
+        :param log_probs: what ``log_probs`` returned, shape (num_words,)
         :param word_log_probs: the words in the model's own distribution, shape (num_words,)
         """
         head_weight, word_weight, *bias = self.mix
         own = np.maximum(log_softmax(word_log_probs), LEAST_LOG_PROB)
         return log_softmax(
-            head_weight * self.log_probs(features) + word_weight * own + np.array(bias))
+            head_weight * log_probs + word_weight * own + np.array(bias))
 
     def is_stranger(self, features: Floats) -> bool:
         """Whether the scene is unlike anything the head was fitted on."""

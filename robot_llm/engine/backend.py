@@ -53,8 +53,8 @@ class ModelInfo:
     num_layers: int = 0
     num_gpu_layers: int = 0
     """How many of the layers are on a GPU, the output layer counted as llama.cpp does."""
-    n_embd: int = 0
-    """Length of the hidden state; 0 if the runtime gives none."""
+    num_features: int = 0
+    """Length of what ``hidden_state`` gives; 0 if the runtime gives none."""
     fingerprint: str = ''
     """Tells this model file from every other; see ``model.fingerprint``."""
     shape: ModelShape | None = None
@@ -106,7 +106,6 @@ class Backend(Protocol):
 
     def open_context(
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
-        with_hidden_states: bool = False,
     ) -> None:
         """
         Allocate the memory for the sequences; one that is there already is freed first.
@@ -114,7 +113,6 @@ class Backend(Protocol):
         :param n_ctx: what one request may use [tokens]
         :param num_reserved_tokens: room beside it, for pinned prefixes and branches [tokens]
         :param num_sequences: sequence ids 0 .. num_sequences - 1 may be used
-        :param with_hidden_states: whether ``hidden_state`` will be asked; it costs prefill time
         :raises ModelLoadError: if it does not fit
         """
 
@@ -158,9 +156,9 @@ class Backend(Protocol):
 
     def hidden_state(self) -> NDArray[np.float32]:
         """
-        Return the probe's hidden state, from the last decode that had one; a copy.
+        Return a linear image of the hidden state of the last probe; a copy.
 
-        :returns: shape (n_embd,), float32; empty if this model or runtime gives none
+        :returns: shape (num_features,), float32; empty if this runtime gives none
         """
 
     def sequence_length(self, seq_id: int) -> int:

@@ -107,7 +107,7 @@ class Generation:
         position = counts.num_cached_tokens
         while position < len(token_ids):
             self._check_stop()
-            end = runtime.next_chunk(position, len(token_ids), probe=probe)
+            end = runtime.next_chunk(position, len(token_ids))
             is_inside = position <= probe < end
             runtime.prefill(
                 token_ids[position:end], probe=probe - position if is_inside else None)
@@ -132,7 +132,8 @@ class Generation:
             position=self._runtime.cache.num_tokens,
             first_branch=self._runtime.first_branch)
         self._counts.num_decode_calls += num_calls
-        self._request.evidence = Evidence(log_probs, self._hidden)
+        self._request.evidence = Evidence(
+            log_probs, self._hidden, self._request.scene.description)
         decision = decide_by(
             self._request.profile.decision, self._request.evidence, self._compiled.head,
             self._runtime.bias.get(self._request.profile.name))

@@ -10,15 +10,18 @@ from typing import Any, Final
 import zipfile
 
 import numpy as np
+from numpy.typing import NDArray
 from robot_llm.core.head import DecisionHead, Familiarity
 from robot_llm.core.prompt import build_prompt, PromptRenderer
+from robot_llm.core.text_features import TextPart
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.errors import ConfigError
 from robot_llm.profile import ResponseProfile
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _ARRAYS: Final = ('offset', 'scale', 'weights', 'bias')
 _FAMILIARITY_ARRAYS: Final = ('means', 'axes', 'axis_variances')
+_TEXT_ARRAYS: Final = ('weights_of_ngrams', 'weights')
 # A template that writes the date must not make the hash another one every day.
 _SOME_DAY: Final = datetime.datetime(2000, 1, 1)
 
@@ -65,6 +68,8 @@ def save_head(path: Path, head: DecisionHead, origin: HeadOrigin) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(head, name) for name in _ARRAYS}
     arrays |= {name: getattr(familiarity, name) for name in _FAMILIARITY_ARRAYS}
+    if head.text is not None:
+        arrays |= {f'text_{name}': getattr(head.text, name) for name in _TEXT_ARRAYS}
     with path.open('wb') as file:
         np.savez(file, facts=np.array(json.dumps(facts)), **arrays)
 
@@ -81,36 +86,47 @@ def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
             if facts['format'] != FORMAT:
                 raise ConfigError(
                     f'{path}: format {facts["format"]}, this version reads {FORMAT}; fit it again')
-            floats = {name: np.asarray(file[name], np.float32)
-                      for name in (*_ARRAYS, *_FAMILIARITY_ARRAYS)}
+            head = _head(facts, {name: np.asarray(file[name], np.float32)
+                                 for name in file.files if name != 'facts'})
     except OSError as error:
         raise ConfigError(
             f'{path}: {error.strerror or error}; give the file that `evaluate fit` wrote'
         ) from error
     except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise ConfigError(f'{path} holds no decision head ({error}); fit it again') from error
-    head = DecisionHead(
-        words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),
-        familiarity=Familiarity(
-            rest_variance=facts['rest_variance'], max_distance=facts['max_distance'],
-            **{name: floats[name] for name in _FAMILIARITY_ARRAYS}),
-        **{name: floats[name] for name in _ARRAYS})
     _check_arrays(path, head)
     return head, HeadOrigin(**facts['origin'])
 
 
+def _head(facts: dict[str, Any], floats: dict[str, NDArray[np.float32]]) -> DecisionHead:
+    text = {name: floats[f'text_{name}'] for name in _TEXT_ARRAYS if f'text_{name}' in floats}
+    return DecisionHead(
+        words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),
+        familiarity=Familiarity(
+            rest_variance=facts['rest_variance'], max_distance=facts['max_distance'],
+            **{name: floats[name] for name in _FAMILIARITY_ARRAYS}),
+        text=TextPart(**text) if text else None,
+        **{name: floats[name] for name in _ARRAYS})
+
+
 def _check_arrays(path: Path, head: DecisionHead) -> None:
     """Refuse shapes that do not fit each other, and numbers that are none."""
-    n_embd, num_words, familiarity = head.n_embd, len(head.words), head.familiarity
-    wanted = {
-        'scale': (n_embd,), 'weights': (n_embd, num_words), 'bias': (num_words,),
-        'means': (num_words, n_embd), 'axes': (len(familiarity.axis_variances), n_embd)}
-    arrays = {name: getattr(familiarity if hasattr(familiarity, name) else head, name)
-              for name in wanted}
+    num_features, num_words, familiarity = head.num_features, len(head.words), head.familiarity
+    wanted: dict[str, tuple[NDArray[np.float32], tuple[int, ...]]] = {
+        'offset': (head.offset, (num_features,)),
+        'scale': (head.scale, (num_features,)),
+        'weights': (head.weights, (num_features, num_words)),
+        'bias': (head.bias, (num_words,)),
+        'means': (familiarity.means, (num_words, num_features)),
+        'axes': (familiarity.axes, (len(familiarity.axis_variances), num_features))}
+    if head.text is not None:
+        num_buckets = len(head.text.weights_of_ngrams)
+        wanted['text_weights'] = (head.text.weights, (num_buckets, num_words))
+        wanted['text_weights_of_ngrams'] = (head.text.weights_of_ngrams, (num_buckets,))
     problems = [
-        f'{path}: {name} has shape {arrays[name].shape}, not {shape}; fit it again'
-        for name, shape in wanted.items() if arrays[name].shape != shape]
-    if not all(np.isfinite(array).all() for array in arrays.values()):
+        f'{path}: {name} has shape {array.shape}, not {shape}; fit it again'
+        for name, (array, shape) in wanted.items() if array.shape != shape]
+    if not all(np.isfinite(array).all() for array, _ in wanted.values()):
         problems.append(f'{path} holds numbers that are not finite; fit it again')
     if problems:
         raise ConfigError(*problems)
@@ -137,10 +153,10 @@ def open_head(profile: ResponseProfile, info: ModelInfo) -> DecisionHead | None:
             f'profile {profile.name}: decision.head={path.name} was fitted for {origin.model} '
             f'({origin.model_hash[:12]}), the model is {info.name} {info.quantization} '
             f'({info.fingerprint[:12]}); {remedy}')
-    elif head.n_embd != info.n_embd:
+    elif head.num_features != info.num_features:
         problems.append(
-            f'profile {profile.name}: decision.head={path.name} takes {head.n_embd} numbers, the '
-            f'hidden state of {info.name} has {info.n_embd}; {remedy}')
+            f'profile {profile.name}: decision.head={path.name} takes {head.num_features} '
+            f'numbers, {info.name} gives {info.num_features}; {remedy}')
     if head.words != profile.words:
         problems.append(
             f'profile {profile.name}: decision.head={path.name} decides {", ".join(head.words)}, '

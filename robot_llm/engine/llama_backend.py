@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from robot_llm.engine.abort import LlamaAbortFlag
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.device_peaks import measure_peaks, peaks_key
+from robot_llm.engine.features import feature_ids
 from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_batch import LlamaBatch
 from robot_llm.engine.llama_context import open_llama_context, plan_context
@@ -101,17 +102,14 @@ class LlamaCppBackend:
 
     def open_context(
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
-        with_hidden_states: bool = False,
     ) -> None:
         """Allocate the KV cache, the compute buffers and the batch."""
         self._free_context()
         self._plan = plan_context(self.info, self._settings, num_reserved_tokens)
-        self._has_hidden_states = self._gives_hidden_states = with_hidden_states
         self._hidden_state = np.empty(0, np.float32)
         self._context = open_llama_context(
             self._model, self._settings, num_tokens=n_ctx + num_reserved_tokens,
-            num_sequences=num_sequences, n_threads=self._n_threads,
-            with_hidden_states=with_hidden_states)
+            num_sequences=num_sequences, n_threads=self._n_threads)
         self._memory = llama.llama_get_memory(self._context)
         if self._uses_abort:
             self.abort.attach(self._context)
@@ -119,19 +117,18 @@ class LlamaCppBackend:
 
     def decode(self, token_ids: Sequence[int], *, position: int, seq_id: int = 0,
                probe: int | None = None, num_rows: int = 1) -> None:
-        """Evaluate tokens behind a sequence; the last ones get logits."""
-        has_probe = probe is not None and self._has_hidden_states
-        if has_probe is not self._gives_hidden_states:
-            self._gives_hidden_states = has_probe
-            llama.llama_set_embeddings(self._context, has_probe)
-        # With hidden states every token is an output; unasked, llama.cpp warns about each batch.
+        """Evaluate tokens behind a sequence; the last ones and the probe get logits."""
         num_tokens = self._batch.put(
-            0, token_ids, position=position, seq_id=seq_id, are_outputs=has_probe)
+            0, token_ids, position=position, seq_id=seq_id, are_outputs=False)
         self._batch.mark_outputs(num_tokens - num_rows, num_tokens)
+        if probe is not None:
+            self._batch.mark_outputs(probe % num_tokens, probe % num_tokens + 1)
         self._run(num_tokens)
-        if probe is not None and has_probe:
-            pointer = llama.llama_get_embeddings_ith(self._context, probe % num_tokens)
-            self._hidden_state = np.array(pointer[:self.info.n_embd], np.float32)
+        if probe is not None:
+            # The mean is common to all tokens, and large.
+            row = self._row(probe % num_tokens)
+            features = row[feature_ids(self.info.n_vocab, self.info.num_features)]
+            self._hidden_state = features - features.mean()
 
     def decode_branches(
         self, branches: Sequence[Sequence[int]], *, position: int, seq_ids: Sequence[int],
@@ -166,7 +163,7 @@ class LlamaCppBackend:
         return self._row(row)
 
     def hidden_state(self) -> NDArray[np.float32]:
-        """Return the last probe's hidden state; empty without hidden states."""
+        """Return some of the last probe's logits, less their mean; none before the first one."""
         return self._hidden_state
 
     def _row(self, index: int) -> NDArray[np.float32]:

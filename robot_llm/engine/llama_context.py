@@ -41,7 +41,7 @@ def plan_context(info: ModelInfo, settings: ModelSettings, num_reserved_tokens: 
 
 def open_llama_context(
     model: llama.llama_model_p, settings: ModelSettings, *, num_tokens: int,
-    num_sequences: int, n_threads: int, with_hidden_states: bool,
+    num_sequences: int, n_threads: int,
 ) -> llama.llama_context_p:
     """
     Allocate KV cache and compute buffers; the caller frees the context.
@@ -55,10 +55,6 @@ def open_llama_context(
     params.n_ubatch = min(settings.n_ubatch, settings.n_batch)
     params.n_seq_max = num_sequences
     params.kv_unified = True  # sequences share cells, so that a copy costs nothing
-    if with_hidden_states:
-        # Per token, beside the logits. llama.cpp then makes logits of every token of a batch.
-        params.embeddings = True
-        params.pooling_type = llama.LLAMA_POOLING_TYPE_NONE
     params.n_threads = params.n_threads_batch = n_threads
     params.flash_attn_type = FLASH_ATTN[settings.flash_attn]
     params.type_k = GGML_TYPES[settings.type_k]

@@ -12,6 +12,7 @@ import llama_cpp.llama_cpp as llama
 from robot_llm.core.memory_plan import BYTES_PER_VALUE
 from robot_llm.core.model_shape import ModelShape
 from robot_llm.engine.backend import ModelInfo
+from robot_llm.engine.features import num_features
 from robot_llm.engine.llama_log import LLAMA_LOG
 from robot_llm.errors import ModelLoadError
 from robot_llm.settings import ModelSettings
@@ -128,7 +129,7 @@ def read_info(
         adds_bos=bool(llama.llama_vocab_get_add_bos(vocab)),
         num_layers=num_layers or llama.llama_model_n_layer(model) + 1,
         num_gpu_layers=on_gpu,
-        n_embd=llama.llama_model_n_embd(model),
+        num_features=num_features(llama.llama_model_n_embd(model)),
         fingerprint=fingerprint(path),
         shape=shape)
 

@@ -8,7 +8,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 from robot_llm.cache_folder import CacheFolder
-from robot_llm.core.chunking import chunk_end, ChunkSizer, STEP
+from robot_llm.core.chunking import ChunkSizer, STEP
 from robot_llm.core.decode_cost import DecodeCost
 from robot_llm.core.peaks import Peaks
 from robot_llm.core.prompt import PromptRenderer
@@ -41,7 +41,6 @@ class Runtime:
     :param backend: loaded, without a context yet; owned from here on
     :param profiles: by name, at least one
     :param today: for templates that write the date
-    :param with_hidden_states: whether to give hidden states to profiles without a head as well
     :param should_stop: asked between prefill chunks; True gives up
     :param folder: where prefixes are kept for the next start; None keeps none
     :param say: takes what the operator wants to know of a configure, a sentence at a time
@@ -59,7 +58,6 @@ class Runtime:
         profiles: Mapping[str, ResponseProfile],
         *,
         today: datetime.datetime,
-        with_hidden_states: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
         folder: CacheFolder | None = None,
         say: Callable[[str], None] = _unheard,
@@ -85,7 +83,6 @@ class Runtime:
         """By profile with contextual calibration; see ``measure_bias``."""
         self.speculators: dict[str, Speculator] = {}
         """By profile; each learns from one answer to the next."""
-        self._with_hidden_states = with_hidden_states
         self.on_progress: Callable[[], None] = _nothing
         """Called after every decode, the sign that the engine lives."""
         self.profiles: dict[str, CompiledProfile] = {}
@@ -100,8 +97,6 @@ class Runtime:
     def _open(self, profiles: dict[str, CompiledProfile]) -> None:
         """Make a context with room for these profiles, and pin their prefixes."""
         compiled = profiles.values()
-        self._gives_hidden_states = self._with_hidden_states or any(
-            profile.head is not None for profile in compiled)
         self.first_branch = 1 + len(compiled)
         self.backend.open_context(
             self.backend.n_ctx,
@@ -110,8 +105,7 @@ class Runtime:
                 + max(profile.decision_set.num_branch_tokens for profile in compiled)),
             num_sequences=(
                 self.first_branch
-                + max(profile.decision_set.num_branches for profile in compiled)),
-            with_hidden_states=self._gives_hidden_states)
+                + max(profile.decision_set.num_branches for profile in compiled)))
         self.cache = KVCache(self.backend)
         self.profiles = profiles
         self.speculators = {
@@ -193,15 +187,13 @@ class Runtime:
             self.prefill(token_ids[position:end])
             position = end
 
-    def next_chunk(self, position: int, end: int, *, probe: int = -1) -> int:
+    def next_chunk(self, position: int, end: int) -> int:
         """
         Return where the prefill chunk ends that begins at ``position``.
 
         :param end: length of the prompt
-        :param probe: the token whose hidden state is wanted, if this context gives any
         """
-        return chunk_end(position, end, self.chunks.size,
-                         probe=probe if self._gives_hidden_states else -1)
+        return min(position + self.chunks.size, end)
 
     def prefill(self, token_ids: Sequence[int], *, probe: int | None = None) -> None:
         """Evaluate one chunk, and learn how long it took; else like ``decode``."""

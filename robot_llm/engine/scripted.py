@@ -63,7 +63,7 @@ class ScriptedBackend:
             num_params=0, weight_bytes=0, kv_bytes_per_token=0.0, n_ctx_train=2**20,
             n_vocab=N_VOCAB, n_swa=n_swa, is_recurrent=is_recurrent,
             chat_template=CHAT_TEMPLATE, bos_text=CONTROLS[BOS], eos_text=CONTROLS[END],
-            bos_token=BOS, adds_bos=True, n_embd=N_EMBD, fingerprint='scripted')
+            bos_token=BOS, adds_bos=True, num_features=N_EMBD, fingerprint='scripted')
         self._tokenizer = byte_tokenizer()
         self._memory: list[list[int]] = []
         self._num_cells = 0
@@ -89,7 +89,6 @@ class ScriptedBackend:
 
     def open_context(
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
-        with_hidden_states: bool = False,
     ) -> None:
         """Make empty sequences; a sequence may grow to what was asked for."""
         self._num_cells = n_ctx + num_reserved_tokens

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from robot_llm.engine.head_file import HeadOrigin, prompt_hash, save_head
 from robot_llm.errors import ConfigError
-from robot_llm.evaluation.dataset import FIT_GOALS
 from robot_llm.evaluation.fit import fit_head, held_out_predictions
 from robot_llm.evaluation.label import append_group, candidates, label_all
 from robot_llm.evaluation.prediction import predict
+from robot_llm.evaluation.recipe import Recipe
 from robot_llm.evaluation.scenes import load_scenes, SceneGroup
 from robot_llm.evaluation.threshold import bar_path, choose_bars
 from robot_llm.evaluation.workplace import config_folder, Workplace
@@ -28,7 +28,7 @@ def fit(options: argparse.Namespace) -> int:
     place = Workplace(options)
     with place.open_engine() as engine:
         info = engine.info
-        data = place.evidence(engine, place.scenes.scenes('fit'), place.goals(FIT_GOALS))
+        data = place.evidence(engine, place.scenes.scenes('fit'), place.fit_goals())
     fitted = fit_head(data, place.say)
     origin = HeadOrigin(
         profile=place.profile.name, model=f'{info.name} {info.quantization}',
@@ -52,7 +52,7 @@ def fit(options: argparse.Namespace) -> int:
 
 def _fit_lines(figures: dict[str, Any]) -> Iterator[str]:
     yield (f'held-out folds of the fit split ({figures["num_groups"]} groups, '
-           f'C={figures["penalty"]:.2g}, temperature {figures["temperature"]:.2f}):')
+           f'C={figures["penalty"]:.2g}, text C={figures["text_penalty"]:.2g}):')
     for name, (low, high) in figures['intervals'].items():
         yield f'  {name:10} {figures[name]:.3f} [{low:.3f}, {high:.3f}]'
     for point in figures['learning_curve']:
@@ -62,16 +62,16 @@ def _fit_lines(figures: dict[str, Any]) -> Iterator[str]:
 def threshold(options: argparse.Namespace) -> int:
     """Choose the bars on the threshold split, and say what they guarantee."""
     place = Workplace(options)
-    goals = place.goals(FIT_GOALS)
+    goals = place.fit_goals()
     rules = place.profile.decision
     with place.open_engine() as engine:
-        head, penalty = None, 1.0
+        head, recipe = None, None
         if rules.method != 'words':
             head, fitted_on = place.open_head(engine.info)
-            penalty = float(fitted_on.figures['penalty'])
+            recipe = Recipe.of(fitted_on.figures)
         fit_data = place.evidence(engine, place.scenes.scenes('fit'), goals)
         data = place.evidence(engine, place.scenes.scenes('threshold'), goals)
-    path = bar_path(held_out_predictions(fit_data, rules, head, penalty), rules)
+    path = bar_path(held_out_predictions(fit_data, rules, head, recipe), rules)
     choice = choose_bars(path, predict(data, rules, head), rules, options.max_unsafe)
     lines = choice.profile_lines(rules.fallback)
     if options.write:

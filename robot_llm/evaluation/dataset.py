@@ -27,11 +27,11 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """
-    One row per scene and goal.
+    One row per scene and goal, or per scene alone.
 
-    ``hidden`` has shape (num_rows, n_embd), ``log_probs`` (num_rows, num_words); ``labels`` index
-    ``words``, ``groups`` and ``scenes`` count from 0, ``decision_s`` is 0 for what came from the
-    cache. All others have shape (num_rows,).
+    ``hidden`` has shape (num_rows, num_features), ``log_probs`` (num_rows, num_words); ``labels``
+    index ``words``, ``groups`` and ``scenes`` count from 0, ``decision_s`` is 0 for what came from
+    the cache. All others have shape (num_rows,).
     """
 
     words: tuple[str, ...]
@@ -41,6 +41,8 @@ class Dataset:
     groups: NDArray[np.int64]
     scenes: NDArray[np.int64]
     decision_s: NDArray[np.float64]
+    texts: tuple[str, ...]
+    """The scenes' own, num_rows of them."""
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -55,7 +57,8 @@ class Dataset:
         """Return some of the rows, by index or by mask."""
         return Dataset(
             self.words, self.hidden[which], self.log_probs[which], self.labels[which],
-            self.groups[which], self.scenes[which], self.decision_s[which])
+            self.groups[which], self.scenes[which], self.decision_s[which],
+            tuple(np.array(self.texts, object)[which]))
 
 
 class EvidenceCache:
@@ -76,11 +79,11 @@ class EvidenceCache:
                 self._found = dict(_read(path))
             self._file = path.open('a', encoding='utf-8')
 
-    def get(self, scene: str, goal: str) -> Evidence | None:
+    def get(self, scene: str, goal: str | None) -> Evidence | None:
         """Return what was kept, None if nothing was."""
         return self._found.get(self._key(scene, goal))
 
-    def put(self, scene: str, goal: str, evidence: Evidence) -> None:
+    def put(self, scene: str, goal: str | None, evidence: Evidence) -> None:
         """Keep evidence, on disk before this returns."""
         key = self._key(scene, goal)
         self._found[key] = evidence
@@ -90,7 +93,7 @@ class EvidenceCache:
             self._file.write(json.dumps(line) + '\n')
             self._file.flush()
 
-    def _key(self, scene: str, goal: str) -> str:
+    def _key(self, scene: str, goal: str | None) -> str:
         return hashlib.sha256(repr((self._identity, scene, goal)).encode()).hexdigest()[:32]
 
     def close(self) -> None:
@@ -124,24 +127,26 @@ def extract(
     Ask the model about every scene with every goal.
 
     :param words: the profile's, in its order
+    :param goals: none at all reads the scenes alone: the hidden states behind them, and NaN for
+        the log-probabilities
     :param prompt_words: the order in which the prompt has them, if it is another one
     :param progress: called behind each row with (done, total)
     :returns: a scene's goals stand together, a group's scenes too
     """
     group_names = {name: i for i, name in enumerate(dict.fromkeys(s.group for s in scenes))}
     evidences, times = [], []
-    total = len(scenes) * len(goals)
+    asked: Sequence[str | None] = goals or (None,)
+    total = len(scenes) * len(asked)
     for scene in scenes:
-        for goal in goals:
+        for goal in asked:
             evidence, decision_s = cache.get(scene.text, goal), 0.0
             if evidence is None:
-                outcome = engine.decide(profile_name, scene.text, goal)
-                evidence, decision_s = outcome.evidence, outcome.decision_s
+                evidence, decision_s = _ask(engine, profile_name, words, scene.text, goal)
                 cache.put(scene.text, goal, evidence)
             evidences.append(evidence)
             times.append(decision_s)
             progress(len(evidences), total)
-    repeats = len(goals)
+    repeats = len(asked)
     columns = [list(prompt_words or words).index(word) for word in words]
     return Dataset(
         words=words,
@@ -150,4 +155,15 @@ def extract(
         labels=np.repeat([words.index(scene.label) for scene in scenes], repeats),
         groups=np.repeat([group_names[scene.group] for scene in scenes], repeats),
         scenes=np.repeat(np.arange(len(scenes)), repeats),
-        decision_s=np.array(times))
+        decision_s=np.array(times),
+        texts=tuple(scene.text for scene in scenes for _ in asked))
+
+
+def _ask(
+    engine: EvaluationEngine, profile_name: str, words: Sequence[str], scene: str,
+    goal: str | None,
+) -> tuple[Evidence, float]:
+    if goal is None:
+        return Evidence(np.full(len(words), np.nan), engine.read_scene(profile_name, scene)), 0.0
+    outcome = engine.decide(profile_name, scene, goal)
+    return outcome.evidence, outcome.decision_s

@@ -9,6 +9,8 @@ import time
 from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from robot_llm.core.decision import Decision, Evidence
 from robot_llm.core.event import Decided
 from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
@@ -16,6 +18,7 @@ from robot_llm.core.timing import Stage
 from robot_llm.engine.backend import Backend, ModelInfo
 from robot_llm.engine.generation import Generation
 from robot_llm.engine.llama_backend import LlamaCppBackend
+from robot_llm.engine.prompt_tokens import tokenize_segments
 from robot_llm.engine.runtime import Runtime
 from robot_llm.profile import merge_sampling, ResponseProfile
 from robot_llm.settings import Settings
@@ -48,8 +51,7 @@ class EvaluationEngine:
         self._settings = settings
         try:
             self._runtime = Runtime(
-                backend, settings, profiles, today=datetime.datetime.now(),
-                with_hidden_states=True)
+                backend, settings, profiles, today=datetime.datetime.now())
         except BaseException:
             backend.close()
             raise
@@ -85,6 +87,26 @@ class EvaluationEngine:
                 assert request.evidence is not None
                 return Outcome(event.decision, request.evidence, request.clock.ttft_s)
         raise AssertionError('a generation that ends without an error has decided')
+
+    def read_scene(self, profile_name: str, scene: str) -> NDArray[np.float32]:
+        """
+        Return what a head that reads behind the scene will see, shape (num_features,).
+
+        Evaluates nothing behind it: half of the work of ``decide``.
+
+        :raises RobotLlmError: if the engine fails
+        """
+        runtime = self._runtime
+        compiled = runtime.profiles[profile_name]
+        token_ids = tokenize_segments(
+            runtime.backend, compiled.segments(runtime.renderer, scene, ''))
+        end = compiled.probe(runtime.backend, token_ids, scene) + 1
+        position = runtime.cache.reuse(profile_name, token_ids, limit=end - 1)
+        while position < end:
+            chunk_end = runtime.next_chunk(position, end)
+            runtime.prefill(token_ids[position:chunk_end], probe=-1)
+            position = chunk_end
+        return runtime.backend.hidden_state()
 
     def __enter__(self) -> Self:
         """Return itself; leaving frees the model."""

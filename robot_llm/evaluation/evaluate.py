@@ -33,11 +33,10 @@ def evaluate(options: argparse.Namespace) -> int:
     place = Workplace(options)
     rules = place.profile.decision
     has_head = rules.method != 'words'
-    methods: list[DecisionMethod] = ['words', 'head', 'both'] if has_head else ['words']
     orders = rotations(place.profile.words)[1:] if options.order_scenes else []
     others = [without_head(with_order(place.profile, order)) for order in orders]
     scenes = place.scenes.scenes(options.split)
-    goals = tuple(options.goal or TEST_GOALS)
+    goals = place.goals(TEST_GOALS)
     head: DecisionHead | None = None
     with place.open_engine(*others) as engine:
         evaluation = Evaluation(
@@ -49,8 +48,8 @@ def evaluate(options: argparse.Namespace) -> int:
             head, origin = place.open_head(engine.info)
             evaluation.head = head_facts(place, head, origin)
         data = place.evidence(engine, scenes, goals)
-        evaluation.methods = [
-            evaluate_method(data, with_method(rules, method), head) for method in methods]
+        evaluation.methods = [evaluate_method(data, with_method(rules, method), head)
+                              for method in methods_with(head)]
         sample = spread(scenes, options.order_scenes)
         by_order = {}
         for profile in (place.plain_profile, *others) if sample else ():
@@ -61,6 +60,13 @@ def evaluate(options: argparse.Namespace) -> int:
         evaluation.timing = _timing(place, head, options, sample or scenes)
     write(evaluation, options)
     return 0
+
+
+def methods_with(head: DecisionHead | None) -> Sequence[DecisionMethod]:
+    """Return what there is to compare."""
+    if head is None:
+        return ('words',)
+    return ('words', 'head', 'both') if head.weighs_words else ('words', 'head')
 
 
 def head_facts(place: Workplace, head: DecisionHead, origin: HeadOrigin) -> dict[str, Any]:
@@ -113,7 +119,8 @@ def _timing(
     timing = {'time to decision, words [s]': medians[plain.name]}
     if head is not None:
         with_head = medians[place.profile.name]
-        head_s = seconds_per_head(head)
+        longest = max((scene.text for scene in scenes), key=len)
+        head_s = seconds_per_head(head, longest)
         timing |= {
             'time to decision, head [s]': with_head,
             'head ÷ words, medians': with_head / medians[plain.name],
@@ -123,14 +130,14 @@ def _timing(
     return timing
 
 
-def seconds_per_head(head: DecisionHead) -> float:
-    """Return what product and distance take, median of 200."""
-    hidden = np.ones(head.n_embd, np.float32)
+def seconds_per_head(head: DecisionHead, scene: str) -> float:
+    """Return what products and distance take, median of 200."""
+    hidden = np.ones(head.num_features, np.float32)
     times = []
     for _ in range(200):
         started_s = time.perf_counter()
         features = head.features(hidden)
-        head.log_probs(features)
+        head.log_probs(features, scene)
         head.is_stranger(features)
         times.append(time.perf_counter() - started_s)
     return statistics.median(times)

@@ -1,12 +1,11 @@
 """Labelled hidden states → a decision head with its own cross-validated figures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-from robot_llm.core.head import DecisionHead, LEAST_LOG_PROB
+from robot_llm.core.head import DecisionHead, Familiarity, LEAST_LOG_PROB
 from robot_llm.errors import ConfigError
 from robot_llm.evaluation.dataset import Dataset
 from robot_llm.evaluation.familiarity import fit_familiarity, held_out_distances, QUANTILE
@@ -14,8 +13,11 @@ from robot_llm.evaluation.metrics import (
     accuracy, bootstrap, expected_calibration_error, negative_log_likelihood,
     paraphrase_agreement, Predictions)
 from robot_llm.evaluation.mixing import fit_mix
+from robot_llm.evaluation.recipe import (
+    choose_recipe, fitted_logits, held_out, HeldOut, Recipe)
 from robot_llm.evaluation.regression import (
-    choose_penalty, fit_regression, fit_temperature, Floats, folds, held_out_logits, NUM_FOLDS)
+    fit_regression, fit_temperature, Floats, folds, NUM_FOLDS, Regression)
+from robot_llm.evaluation.text_regression import fit_text, text_rows
 from robot_llm.profile import DecisionRules
 
 MIN_GROUPS: Final = 2 * NUM_FOLDS
@@ -40,39 +42,66 @@ def fit_head(data: Dataset, report: Callable[[str], None] = lambda line: None) -
     """
     _check_size(data)
     report(f'{len(data)} rows in {data.num_groups} groups: choosing the regularisation')
-    penalty, logits = choose_penalty(data)
-    temperature = fit_temperature(logits, data.labels)
-    held_out = as_predictions(data, logits / crossed_temperatures(data, logits)[:, None])
-    _check_learned(held_out)
-    report(f'C={penalty:.2g}, temperature {temperature:.2f}: fitting to all groups')
-    regression = fit_regression(data, penalty)
+    recipe, out = choose_recipe(data)
+    held_out_rows = as_predictions(data, out.logits)
+    _check_learned(held_out_rows)
+    report(f'C={recipe.penalty:.2g}, weight {recipe.hidden_weight:.2f}; text: '
+           f'C={recipe.text_penalty:.2g}, weight {recipe.text_weight:.2f}: fitting to all groups')
+    regression = fit_regression(data, recipe.penalty)
     report('measuring how far ordinary scenes lie apart')
     limit = float(np.quantile(held_out_distances(data), QUANTILE))
     familiarity = fit_familiarity(data, regression.scaler, max_distance=limit)
-    head = DecisionHead(
-        words=data.words, offset=regression.scaler.offset, scale=regression.scaler.scale,
-        weights=regression.weights, bias=regression.bias, temperature=temperature,
-        mix=fit_mix(logits / temperature, data.log_probs, data.labels), familiarity=familiarity)
+    combined = recipe.combine(out.hidden_logits, out.text_logits)
+    # Scenes that were read without a goal say nothing of the model's own words.
+    mix = (fit_mix(combined, data.log_probs, data.labels) if np.isfinite(data.log_probs).all()
+           else (1.0, 0.0, *(0.0,) * len(data.words)))
+    head = _assemble(data, regression, recipe, familiarity, mix)
     report('drawing the learning curve')
     figures = {
         'num_groups': data.num_groups, 'num_rows': len(data), 'num_folds': NUM_FOLDS,
-        'penalty': penalty, 'temperature': temperature, **_figures(held_out),
-        'intervals': bootstrap(held_out, _figures, num_samples=200),
-        'learning_curve': learning_curve(data, penalty)}
-    return FittedHead(head, figures, held_out)
+        **recipe.as_figures(), **_figures(held_out_rows),
+        'alone': _alone(data, out),
+        'intervals': bootstrap(held_out_rows, _figures, num_samples=200),
+        'learning_curve': learning_curve(data, recipe)}
+    return FittedHead(head, figures, held_out_rows)
+
+
+def _assemble(
+    data: Dataset, regression: Regression, recipe: Recipe, familiarity: Familiarity,
+    mix: tuple[float, ...],
+) -> DecisionHead:
+    """Fold the recipe's weights into the head: its text part and its bias are divided by T."""
+    temperature = 1 / recipe.hidden_weight
+    bias = regression.bias + temperature * np.array(recipe.bias)
+    text = None
+    if recipe.text_penalty:
+        part, text_bias = fit_text(text_rows(data.texts), data.labels, recipe.text_penalty)
+        factor = temperature * recipe.text_weight
+        text = replace(part, weights=(factor * part.weights).astype(np.float32))
+        bias = bias + factor * text_bias
+    return DecisionHead(
+        words=data.words, offset=regression.scaler.offset, scale=regression.scaler.scale,
+        weights=regression.weights, bias=bias.astype(np.float32), temperature=temperature,
+        mix=mix, familiarity=familiarity, text=text)
+
+
+def _alone(data: Dataset, out: HeldOut) -> dict[str, float]:
+    """Return how often each part by itself is right."""
+    return {name: float((np.argmax(logits, axis=1) == data.labels).mean())
+            for name, logits in (('hidden', out.hidden_logits), ('text', out.text_logits))}
 
 
 def held_out_predictions(
-    data: Dataset, rules: DecisionRules, head: DecisionHead | None, penalty: float,
+    data: Dataset, rules: DecisionRules, head: DecisionHead | None, recipe: Recipe | None,
 ) -> Predictions:
     """
     Return what the method says of the fit split's rows from folds that never saw them.
 
-    :param penalty: the C with which ``head`` was fitted
+    :param recipe: with which ``head`` was fitted; both None for the method ``words``
     """
-    if head is None:
+    if head is None or recipe is None:
         return as_predictions(data, data.log_probs)
-    logits = held_out_logits(data, penalty) / head.temperature
+    logits = held_out(data, recipe)
     if rules.method == 'both':
         head_weight, word_weight, *bias = head.mix
         own = np.maximum(data.log_probs - np.logaddexp.reduce(
@@ -92,29 +121,21 @@ def as_predictions(data: Dataset, logits: Floats) -> Predictions:
         np.argmax(probabilities, axis=1), nothing, nothing.copy())
 
 
-def crossed_temperatures(data: Dataset, logits: Floats) -> NDArray[np.float64]:
-    """Return each row's temperature as the other folds' rows give it, so that no row sees it."""
-    temperatures = np.empty(len(data))
-    for others, fold in folds(data):
-        temperatures[fold] = fit_temperature(logits[others], data.labels[others])
-    return temperatures
-
-
-def learning_curve(data: Dataset, penalty: float) -> list[dict[str, float]]:
+def learning_curve(data: Dataset, recipe: Recipe) -> list[dict[str, float]]:
     """Return held-out accuracy and likelihood by the number of groups that were fitted to."""
     curve = []
     random = np.random.default_rng(0)
     for share in CURVE_SHARES:
         logits = np.empty((len(data), len(data.words)))
         num_groups = 0
-        for fit, held_out in folds(data):
+        for fit, others in folds(data):
             groups = random.permutation(np.unique(data.groups[fit]))
             kept = groups[:max(int(round(share * len(groups))), 2 * len(data.words))]
             part = data.rows(fit[np.isin(data.groups[fit], kept)])
             if len(np.unique(part.labels)) < len(data.words):
                 break
             num_groups = len(kept)
-            logits[held_out] = fit_regression(part, penalty).logits(data.hidden[held_out])
+            logits[others] = fitted_logits(part, data.rows(others), recipe)
         else:
             scaled = logits / fit_temperature(logits, data.labels)
             predictions = as_predictions(data, scaled)

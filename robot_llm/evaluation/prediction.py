@@ -22,8 +22,8 @@ def predict(data: Dataset, rules: DecisionRules, head: DecisionHead | None) -> P
     :param head: None only for the method ``words``
     """
     decisions = [
-        decide_by(rules, Evidence(log_probs, hidden), head)
-        for log_probs, hidden in zip(data.log_probs, data.hidden)]
+        decide_by(rules, Evidence(log_probs, hidden, text), head)
+        for log_probs, hidden, text in zip(data.log_probs, data.hidden, data.texts)]
     num_words = len(data.words)
     uniform = (1 / num_words,) * num_words
     sources = np.array([decision.source for decision in decisions])

@@ -10,7 +10,7 @@ from robot_llm.errors import ConfigError
 from robot_llm.evaluation.dataset import Dataset
 
 NUM_FOLDS: Final = 5
-PENALTIES: Final = tuple(float(c) for c in np.logspace(-5, 0, 11))
+PENALTIES: Final = tuple(float(c) for c in np.logspace(-4, 0, 9))
 """Tried for C of scikit-learn, from the strongest regularisation to almost none."""
 
 Floats = NDArray[np.float64]
@@ -32,25 +32,25 @@ def scikit(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaler:
-    """Zero mean and unit variance, per number of the hidden state; shape (n_embd,) each."""
+    """Zero mean and unit variance, per number of the hidden state; shape (num_features,) each."""
 
     offset: NDArray[np.float32]
     scale: NDArray[np.float32]
 
     @classmethod
     def of(cls, hidden: NDArray[np.float32]) -> 'Scaler':
-        """Fit to rows, shape (num_rows, n_embd); a constant number keeps its size."""
+        """Fit to rows, shape (num_rows, num_features); a constant number keeps its size."""
         scale = hidden.std(axis=0)
         return cls(hidden.mean(axis=0), np.where(scale > 1e-6, scale, 1.0).astype(np.float32))
 
     def __call__(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scale rows, shape (num_rows, n_embd)."""
+        """Scale rows, shape (num_rows, num_features)."""
         return ((hidden - self.offset) / self.scale).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regression:
-    """``logits = scaler(hidden) @ weights + bias``; weights (n_embd, num_words)."""
+    """``logits = scaler(hidden) @ weights + bias``; weights (num_features, num_words)."""
 
     scaler: Scaler
     weights: NDArray[np.float32]
@@ -70,11 +70,17 @@ def fit_regression(data: Dataset, penalty: float) -> Regression:
     scaler = Scaler.of(data.hidden)
     model = scikit('linear_model').LogisticRegression(C=penalty, max_iter=2000)
     model.fit(scaler(data.hidden), data.labels)
+    weights, bias = class_columns(model)
+    return Regression(scaler, weights.astype(np.float32), bias.astype(np.float32))
+
+
+def class_columns(model: Any) -> tuple[Floats, Floats]:
+    """Return a fitted model's weights, a column per word, and its biases."""
     weights, bias = model.coef_, model.intercept_
-    if len(data.words) == 2:  # scikit-learn keeps one row for two classes
+    if len(weights) == 1:  # scikit-learn keeps one row for two classes
         weights = np.concatenate([-weights, weights]) / 2
         bias = np.concatenate([-bias, bias]) / 2
-    return Regression(scaler, weights.T.astype(np.float32), bias.astype(np.float32))
+    return weights.T, bias
 
 
 def folds(data: Dataset, seed: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -109,6 +115,11 @@ def mean_nll(logits: Floats, labels: NDArray[np.int64]) -> float:
     return float(-log_probs[np.arange(len(labels)), labels].mean())
 
 
+def calibrated_nll(logits: Floats, labels: NDArray[np.int64]) -> float:
+    """Return the mean of -log p(right word) once the temperature is fitted [nats]."""
+    return mean_nll(logits / fit_temperature(logits, labels), labels)
+
+
 def choose_penalty(data: Dataset) -> tuple[float, Floats]:
     """
     Return the C with the best held-out likelihood once calibrated, and its held-out logits.
@@ -119,7 +130,7 @@ def choose_penalty(data: Dataset) -> tuple[float, Floats]:
     num_worse = 0
     for penalty in PENALTIES:
         logits = held_out_logits(data, penalty)
-        nll = mean_nll(logits / fit_temperature(logits, data.labels), data.labels)
+        nll = calibrated_nll(logits, data.labels)
         num_worse = 0 if nll < best[0] else num_worse + 1
         if nll < best[0]:
             best = (nll, penalty, logits)

@@ -12,7 +12,8 @@ from robot_llm.core.head import DecisionHead
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.engine.head_file import HeadOrigin, load_head, open_head, prompt_hash
 from robot_llm.errors import ConfigError
-from robot_llm.evaluation.dataset import Dataset, EvidenceCache, extract, Progress
+from robot_llm.evaluation.dataset import (
+    Dataset, EvidenceCache, extract, FIT_GOALS, Progress)
 from robot_llm.evaluation.engine import EvaluationEngine
 from robot_llm.evaluation.scenes import LabelledScene, load_scenes, SceneSet
 from robot_llm.profile import ResponseProfile, without_head
@@ -93,10 +94,18 @@ class Workplace:
         return Path(self.options.model)
 
     def goals(self, several: Sequence[str]) -> Sequence[str]:
-        """Return the goals to ask with: the options', else ``several``, or one if none counts."""
+        """Return the goals to ask with: the options', else ``several``, or one if none is read."""
         if self.options.goal:
             return tuple(self.options.goal)
         return several[:1] if self.profile.decision.reads == 'scene' else several
+
+    def fit_goals(self) -> Sequence[str]:
+        """Return the goals to fit with; none where neither the head nor its method reads one."""
+        rules = self.profile.decision
+        reads_no_goal = rules.reads == 'scene' and rules.method == 'head'
+        if reads_no_goal and not rules.min_probability_mass and not self.options.goal:
+            return ()
+        return self.goals(FIT_GOALS)
 
     def open_engine(self, *others: ResponseProfile) -> EvaluationEngine:
         """Load the model with the profile, method ``words``, and with others beside it."""

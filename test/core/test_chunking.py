@@ -1,9 +1,8 @@
 """Chunks follow what was measured, never over the bound for long, and never by one outlier."""
 
-from itertools import pairwise
 
 import pytest
-from robot_llm.core.chunking import ABORTABLE, BEATS_S, chunk_end, ChunkSizer, STEP
+from robot_llm.core.chunking import ABORTABLE, BEATS_S, ChunkSizer, STEP
 
 
 def sizer(largest=512, is_abortable=False):
@@ -93,26 +92,3 @@ def test_where_a_chunk_can_be_aborted_it_is_large_and_still_shows_that_it_lives(
     assert chunks.size == ABORTABLE
     run(chunks, 5000, lambda n: n * 0.0001)
     assert chunks.size == 512
-
-
-@pytest.mark.parametrize('probe', [-1, 0, 10, 20, 50, 63, 64, 100, 199])
-@pytest.mark.parametrize('size', [1, 7, 16, 64, 512])
-@pytest.mark.parametrize('start', [0, 30, 100])
-def test_chunks_cover_the_prompt_once_and_that_of_the_probe_is_short(probe, size, start):
-    ends = [start]
-    while ends[-1] < 200:
-        ends.append(chunk_end(ends[-1], 200, size, probe=probe))
-    assert ends[-1] == 200
-    assert all(0 < end - begin <= size for begin, end in pairwise(ends))
-    inside = [end - begin for begin, end in pairwise(ends) if begin <= probe < end]
-    assert len(inside) == (probe >= start)
-    assert all(length <= 5 * STEP for length in inside)
-
-
-def test_what_is_cut_off_for_the_probe_is_worth_a_decode():
-    # A short warm prompt is one decode, wherever its scene ends.
-    assert chunk_end(169, 190, 512, probe=180) == 190
-    assert chunk_end(0, 500, 512, probe=499) == 484
-    assert chunk_end(484, 500, 512, probe=499) == 500
-    assert chunk_end(0, 500, 512, probe=10) == 11
-    assert chunk_end(0, 500, 512) == 500

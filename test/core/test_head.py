@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from robot_llm.core.decision import decide_by, DecisionSource, Evidence
 from robot_llm.core.head import DecisionHead, Familiarity, log_softmax
+from robot_llm.core.text_features import text_halves, TextPart
 from robot_llm.profile import DecisionRules, DecisionWord
 
 WORDS = ('stop', 'slow', 'continue')
@@ -53,6 +54,17 @@ def test_the_words_need_neither_head_nor_hidden_state() -> None:
         make_rules('words', min_confidence=0.4), Evidence(np.log([0.05, 0.03, 0.02]), NO_HIDDEN),
         None)
     assert (decision.word, decision.confidence) == ('stop', pytest.approx(0.5))
+
+
+def test_the_scenes_text_votes_too() -> None:
+    weights = np.zeros((64, 3), np.float32)
+    for buckets, _ in text_halves('wet', 64):
+        weights[buckets, 1] = 9.0
+    head = make_head(text=TextPart(np.ones(64, np.float32), weights))
+    seen = evidence([0, 0, 1, 0])
+    assert decide_by(make_rules(), replace(seen, scene='wet'), head).word == 'slow'
+    assert decide_by(make_rules(), seen, head).word == 'continue'
+    assert head.num_bytes == make_head().num_bytes + 4 * (64 + 64 * 3)
 
 
 @pytest.mark.parametrize(('mix', 'word'), [

@@ -77,6 +77,19 @@ def test_a_decode_gives_one_row_of_finite_logits(backend: Backend) -> None:
     assert np.isfinite(row).all()
 
 
+def test_the_probe_gives_one_tokens_state_whatever_stands_behind_it(backend: Backend) -> None:
+    token_ids = backend.tokenize('The dog lies in the door.', parse_special=False)
+    backend.decode(token_ids, position=0, probe=2)
+    inside = backend.hidden_state()
+    assert inside.shape == (backend.info.num_features,)
+    backend.truncate(0, 0)
+    backend.decode(token_ids[:3], position=0, probe=-1)
+    # The shape of a batch changes the numbers a little, another token changes them a lot.
+    assert np.corrcoef(inside, backend.hidden_state())[0, 1] > 0.999
+    backend.decode(token_ids[3:4], position=3, probe=0)
+    assert np.corrcoef(inside, backend.hidden_state())[0, 1] < 0.999
+
+
 def test_the_memory_counts_what_was_decoded_truncated_and_copied(backend: Backend) -> None:
     token_ids = prompt_ids(backend, 24)
     assert backend.sequence_length(0) == 0

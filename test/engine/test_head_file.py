@@ -7,6 +7,7 @@ from engine_requests import make_profile
 import numpy as np
 import pytest
 from robot_llm.core.head import DecisionHead, Familiarity
+from robot_llm.core.text_features import TextPart
 from robot_llm.engine.head_file import (
     HeadOrigin, load_head, open_head, prompt_hash, save_head)
 from robot_llm.engine.model import fingerprint
@@ -63,6 +64,27 @@ def test_what_was_saved_is_loaded(tmp_path, info):
     assert open_head(profile, info) is not None
 
 
+def test_a_head_that_reads_text_is_saved_with_it(tmp_path, info):
+    text = TextPart(np.ones(32, np.float32), np.full((32, 3), 0.25, np.float32))
+    profile = profile_with(tmp_path / 'h.npz')
+    path = save_for(tmp_path / 'h.npz', info, profile, replace(make_head(), text=text))
+    head, _ = load_head(path)
+    assert head.text is not None
+    assert np.array_equal(head.text.weights, text.weights)
+    assert head.text.logits('a dog').tolist() == text.logits('a dog').tolist()
+
+
+@pytest.mark.parametrize(('weights_of_ngrams', 'problem'), [
+    (np.ones(31, np.float32), r'text_weights has shape \(32, 3\), not \(31, 3\)'),
+    (np.full(32, np.nan, np.float32), 'numbers that are not finite')])
+def test_a_broken_text_part_is_refused(tmp_path, info, weights_of_ngrams, problem):
+    text = TextPart(weights_of_ngrams, np.zeros((32, 3), np.float32))
+    profile = profile_with(tmp_path / 'h.npz')
+    path = save_for(tmp_path / 'h.npz', info, profile, replace(make_head(), text=text))
+    with pytest.raises(ConfigError, match=problem):
+        load_head(path)
+
+
 def test_the_same_head_makes_the_same_file(tmp_path, info):
     profile = profile_with(tmp_path / 'h.npz')
     first, second = (save_for(tmp_path / name, info, profile).read_bytes() for name in 'ab')
@@ -78,7 +100,7 @@ def test_the_method_words_opens_no_file(info):
      'F32 .scripted.; fit one: `ros2 run robot_llm evaluate fit --profile drive`, or set '
      'decision.method to words'),
     ({'prompt_hash': 'f' * 64}, 'was fitted with another prompt .*; undo the change, or fit one'),
-    ({'head': make_head(8)}, 'takes 8 numbers, the hidden state of scripted has 16'),
+    ({'head': make_head(8)}, 'takes 8 numbers, scripted gives 16'),
     ({'head': make_head(words=('stop', 'continue', 'slow'))},
      'decides stop, continue, slow, the profile stop, slow, continue'),
 ])

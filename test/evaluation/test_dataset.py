@@ -108,3 +108,20 @@ def test_a_prompt_with_its_words_in_another_order_gives_the_same_columns():
         data = extract(engine, 'drive', WORDS, SCENES, GOALS[:1],
                        cache=EvidenceCache(None, 'x'), prompt_words=profile.words)
     assert np.argmax(data.log_probs, axis=1).tolist() == [0, 0, 2]
+
+
+def test_scenes_alone_give_what_a_head_behind_the_scene_sees(tmp_path):
+    decision = {'reads': 'scene'}
+    profile = make_profile('drive', words=WORDS, fallback='stop', **decision)
+    path = tmp_path / 'cache.jsonl'
+    found = []
+    for goals in (GOALS[:1], (), ()):
+        engine, asked = open_engine(profile)
+        with engine:
+            cache = EvidenceCache(path, 'x')
+            found.append(extract(engine, 'drive', WORDS, SCENES, goals, cache=cache))
+            cache.close()
+    assert np.array_equal(found[0].hidden, found[1].hidden)
+    assert np.array_equal(found[1].hidden, found[2].hidden)
+    assert np.isnan(found[1].log_probs).all() and not asked
+    assert found[1].texts == tuple(scene.text for scene in SCENES)

@@ -7,6 +7,7 @@ import pytest
 from robot_llm.errors import ConfigError
 from robot_llm.evaluation.fit import fit_head, held_out_predictions
 from robot_llm.evaluation.mixing import fit_mix
+from robot_llm.evaluation.recipe import Recipe
 from robot_llm.evaluation.regression import fit_temperature
 from synthetic import make_dataset, make_rules, true_probabilities
 
@@ -24,7 +25,7 @@ def fitted(data):
 
 
 def head_probabilities(head, hidden):
-    return np.exp([head.log_probs(head.features(row)) for row in hidden])
+    return np.exp([head.log_probs(head.features(row), '') for row in hidden])
 
 
 def test_known_probabilities_come_back_within_sampling_error(fitted):
@@ -103,8 +104,28 @@ def test_the_mix_follows_whoever_knows(data):
     assert word_weight == pytest.approx(1.0, abs=0.25)
 
 
+def with_telling_texts(data):
+    """Return the data with a text that names its label in seven rows of ten."""
+    random = np.random.default_rng(1)
+    said = np.where(random.random(len(data)) < 0.7, data.labels, random.integers(0, 3, len(data)))
+    return replace(data, texts=tuple(
+        f'scene {i % 7}: {("red", "amber", "green")[word]} lamp' for i, word in enumerate(said)))
+
+
+def test_the_text_adds_what_the_hidden_state_does_not_know(data, fitted):
+    rows = with_telling_texts(data.rows(data.groups < 250))
+    with_text = fit_head(rows)
+    assert with_text.figures['accuracy'] > fitted.figures['accuracy'] + 0.03
+    assert with_text.figures['text_weight'] > 0.3
+    head = with_text.head
+    # What is folded into the head's file is what cross-validation weighed.
+    right = [np.argmax(head.log_probs(head.features(row), text)) == label for row, text, label
+             in zip(rows.hidden, rows.texts, rows.labels)]
+    assert np.mean(right) >= with_text.figures['accuracy']
+
+
 @pytest.mark.parametrize('method', ['head', 'both'])
 def test_held_out_predictions_know_less_than_the_head_that_saw_the_rows(data, fitted, method):
     rules = make_rules(method)
-    held_out = held_out_predictions(data, rules, fitted.head, fitted.figures['penalty'])
+    held_out = held_out_predictions(data, rules, fitted.head, Recipe.of(fitted.figures))
     assert held_out.is_right.mean() == pytest.approx(fitted.figures['accuracy'], abs=0.02)

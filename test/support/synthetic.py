@@ -37,7 +37,8 @@ def make_dataset(
     return Dataset(
         words=WORDS, hidden=hidden.astype(np.float32),
         log_probs=np.log(np.full((len(rows), 3), 0.01)), labels=labels[rows], groups=rows,
-        scenes=np.arange(len(rows)), decision_s=np.zeros(len(rows)))
+        scenes=np.arange(len(rows)), decision_s=np.zeros(len(rows)),
+        texts=('',) * len(rows))
 
 
 def make_predictions(probabilities, labels, *, groups=None, published=None) -> Predictions:
