@@ -61,10 +61,8 @@ class Stops:
         return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
     def _wait(self, kind: type[Event]) -> None:
-        while not isinstance(event := self._events.get(), kind):
-            if isinstance(event, Decided):
-                # Without it the request's clock has no stages.
-                event.request.clock.mark(Stage.PUBLISHED, time.monotonic())
+        while not isinstance(self._events.get(), kind):
+            pass
 
     def in_prefill(self) -> Request:
         """Stop one request somewhere in its prefill, and wait until the engine is idle."""
