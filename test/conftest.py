@@ -9,10 +9,15 @@ import socket
 import tempfile
 from typing import Any
 
+import hypothesis
 import pytest
 
 TEST = Path(__file__).parent
 SETS = ('core', 'engine', 'ros', 'launch', 'linters')
+
+# A machine that is busy with other test files is slow now and then; no test asserts time.
+hypothesis.settings.register_profile('robot_llm', deadline=None)
+hypothesis.settings.load_profile('robot_llm')
 
 # domain_coordinator of ROS takes the same ports for the same domains, so that its tests and ours
 # stay out of each other's way. Domains above 101 can meet Linux's ephemeral ports.

@@ -17,6 +17,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from robot_llm.cli.monitor_state import CancelAnswer, Presence, ReplayAnswer
 from robot_llm.ros.client import STREAM_DEPTH
+from robot_llm.ros.token_stream import DECISION_DEPTH
 from robot_llm_msgs.msg import Decision, Status, Token
 from robot_llm_msgs.srv import Replay
 from unique_identifier_msgs.msg import UUID
@@ -65,7 +66,7 @@ class MonitorLink:
         for message_type, name, qos in (
             (Token, f'{server}/tokens', QoSProfile(
                 depth=STREAM_DEPTH, reliability=ReliabilityPolicy.RELIABLE, durability=latched)),
-            (Decision, f'{server}/decision', QoSProfile(depth=16)),
+            (Decision, f'{server}/decision', QoSProfile(depth=DECISION_DEPTH)),
             (Status, f'{server}/status', QoSProfile(depth=1, durability=latched)),
             (DiagnosticArray, '/diagnostics', QoSProfile(depth=10)),
         ):

@@ -130,6 +130,8 @@ class Worker:
                     self._serve(runtime, request)
         except Exception as error:  # noqa: B902  whoever waits for the thread must see it
             self.requests.fail(error)
+            # An engine that fails between two requests has none whose end would tell.
+            self.requests.report(Alive())
         finally:
             if runtime is not None:
                 runtime.close()

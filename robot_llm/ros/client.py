@@ -17,6 +17,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from robot_llm.ros.action_server import BURST
 from robot_llm.ros.answer import Answer, TokenCallback
+from robot_llm.ros.token_stream import DECISION_DEPTH
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Scene, Status, Token
 from unique_identifier_msgs.msg import UUID
@@ -67,7 +68,7 @@ class Client:
             durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self.node.create_subscription(Token, f'{server}/tokens', self._token_callback, stream)
         decisions = QoSProfile(
-            depth=16, reliability=ReliabilityPolicy.RELIABLE,
+            depth=DECISION_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
             lifespan=Duration(seconds=decision_lifespan_s))
         self._decisions = self.node.create_subscription(
             Decision, f'{server}/decision', self._decision_callback, decisions)

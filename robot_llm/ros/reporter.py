@@ -39,7 +39,8 @@ class Reporter:
 
     def beat(self) -> None:
         """Publish the status: silence on its topic means that the engine hangs."""
-        self._health.publish_status()
+        if not self._tell_failure():
+            self._health.publish_status()
 
     def start(self, session: Session) -> None:
         """Tell that the engine took a goal up."""
@@ -59,13 +60,20 @@ class Reporter:
         watch = service.client_watch
         is_awaited = watch.presence(request) if watch is not None else lambda: True
         service.dispatcher.forget(request)
-        service.forecast.learn(request, stats)
+        # The result first: nothing that only counts may cost a goal its result.
         self._goal_server.finish(session, stats, is_awaited=is_awaited)
+        service.forecast.learn(request, stats)
         self._health.finish(session, stats)
         self._record(session)
         self._node.get_logger().info(goal_line(request, stats))
-        if service.worker.requests.failure is not None:
-            self._on_failure(service.worker.requests.failure)
+        self._tell_failure()
+
+    def _tell_failure(self) -> bool:
+        """Tell the node if the engine has become unusable; returns whether it has."""
+        failure = None if self.service is None else self.service.worker.requests.failure
+        if failure is not None:
+            self._on_failure(failure)
+        return failure is not None
 
     def _record(self, session: Session) -> None:
         """Keep a decided scene for labelling; a full disk costs the record, not the goal."""

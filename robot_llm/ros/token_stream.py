@@ -13,6 +13,12 @@ from robot_llm.settings import Settings
 from robot_llm_msgs.msg import Decision, Token
 from robot_llm_msgs.srv import Replay
 
+DECISION_DEPTH: Final = 128
+"""
+Decisions kept for a subscriber that pauses, on both sides: of a burst of goals that preempt each
+other every one has its decision, and those that fell last are the ones that must not be lost.
+"""
+
 ACK_TIMEOUT_S: Final = 0.2
 """How long the last tokens may take to reach their subscribers; one that is dead never says so."""
 
@@ -35,7 +41,7 @@ class TokenStream:
             depth=settings.topics.token_depth, reliability=ReliabilityPolicy.RELIABLE,
             durability=DurabilityPolicy.TRANSIENT_LOCAL))
         self._decisions = node.create_publisher(Decision, '~/decision', QoSProfile(
-            depth=16, reliability=ReliabilityPolicy.RELIABLE, lifespan=lifespan))
+            depth=DECISION_DEPTH, reliability=ReliabilityPolicy.RELIABLE, lifespan=lifespan))
         self._replay = node.create_service(Replay, '~/replay', self._replay_callback)
 
     def open(self, goal_id: bytes) -> None:
