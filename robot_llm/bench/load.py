@@ -12,6 +12,7 @@ from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.timed_goal import TimedGoal
 from robot_llm.core.request import FinishReason
+from robot_llm.ros.token_stream import DECISION_DEPTH
 
 __all__ = ['add_options', 'run']
 
@@ -80,7 +81,7 @@ def _figures(name: str, bursts: list[Burst]) -> Iterator[Figure]:
                  note=f'all rounds: {told}')
     num_unheard = sum(not goal.answer.decisions for _, goals, _ in bursts for goal in goals)
     yield Figure(f'{name}: decisions not received', 'goals', (float(num_unheard),),
-                 note='of goals that ended at once: ~/decision keeps the newest 16')
+                 note=f'of goals that ended at once: ~/decision keeps the newest {DECISION_DEPTH}')
     if not lines:
         return
     yield Figure(f'{name}: TTFT', 's', tuple(line.ttft_s for line in lines))

@@ -150,23 +150,31 @@ def ask(options: argparse.Namespace) -> int:
     """Send the goal that the options describe, print what comes back, return the exit code."""
     with Client(options.node, name='robot_llm_ask') as client:
         if not client.wait_until_ready(options.timeout, or_failed=True):
-            print(f'{options.node} has failed: {client.failure}' if client.failure else
-                  f'{options.node} does not answer; is it running and active? '
-                  f'(ros2 lifecycle get {options.node})', file=sys.stderr)
+            print_problem(
+                f'{options.node} has failed: {client.failure}' if client.failure else
+                f'{options.node} does not answer; is it running and active? '
+                f'(ros2 lifecycle get {options.node})', is_json=options.json)
             return EXIT_NO_NODE
         answer = client.send(
             make_goal(options), on_token=None if options.json else print_token)
         follow(client, answer)
     if answer.is_rejected:
-        print(f'the goal was refused: {client.refusal or "the node log says why"}',
-              file=sys.stderr)
+        print_problem(f'the goal was refused: {client.refusal or "the node log says why"}',
+                      is_json=options.json)
     elif answer.result is None:
-        print(answer.failure or 'no result came', file=sys.stderr)
+        print_problem(answer.failure or 'no result came', is_json=options.json)
     elif options.json:
         print(json.dumps(answer_report(answer), ensure_ascii=False))
     else:
         print('\n'.join(result_lines(answer)))
     return exit_code(answer)
+
+
+def print_problem(problem: str, *, is_json: bool) -> None:
+    """Say why there is no result; a program that reads JSON finds it where a result would be."""
+    print(problem, file=sys.stderr)
+    if is_json:
+        print(json.dumps({'problem': problem}, ensure_ascii=False))
 
 
 if __name__ == '__main__':

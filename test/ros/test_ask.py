@@ -91,9 +91,14 @@ def test_a_client_that_is_killed_does_not_keep_the_node(planner: Planner, stage:
     assert 'Traceback' not in planner.node_process.log
 
 
-def test_a_refused_goal_says_why(planner: Planner) -> None:
-    done = ask('--node', planner.node_process.name, '--profile', 'drvie', 'say-slow')
+@pytest.mark.parametrize('options', [(), ('--json',)])
+def test_a_refused_goal_says_why(planner: Planner, options: tuple[str, ...]) -> None:
+    done = ask('--node', planner.node_process.name, '--profile', 'drvie', *options, 'say-slow')
     assert done.returncode == 4
+    if options:
+        assert json.loads(done.stdout)['problem'] == done.stderr.decode().strip()
+    else:
+        assert done.stdout == b''
     assert b"the goal was refused: UNKNOWN_PROFILE: profile 'drvie' is not loaded" in done.stderr
 
 
