@@ -24,7 +24,7 @@ from robot_llm.evaluation.strangers import load_strangers
 from robot_llm.evaluation.workplace import with_order, Workplace
 from robot_llm.profile import DecisionMethod, without_head
 
-NUM_TIMED: Final = 20
+NUM_TIMED: Final = 60
 """Scenes that are timed with and without the head in turn; the machine's mood hits both."""
 
 
@@ -57,7 +57,7 @@ def evaluate(options: argparse.Namespace) -> int:
             by_order[profile.words] = predict(ordered, place.plain_profile.decision, None)
         evaluation.order_bias = order_bias(by_order)
         evaluation.strangers = _strangers(place, engine, head, goals)
-        evaluation.timing = _timing(place, head, options, sample or scenes)
+        evaluation.timing = _timing(place, head, options, scenes)
     write(evaluation, options)
     return 0
 
@@ -104,7 +104,10 @@ def _timing(
     if not options.timing:
         return {}
     goal = (options.goal or TEST_GOALS)[0]
-    plain = place.plain_profile.model_copy(update={'name': f'{place.profile.name}_words'})
+    # Read behind the prompt: not even the row of logits that the head needs behind the scene.
+    decision = place.plain_profile.decision.model_copy(update={'reads': 'prompt'})
+    plain = place.plain_profile.model_copy(
+        update={'name': f'{place.profile.name}_words', 'decision': decision})
     profiles = {plain.name: plain}
     if head is not None:
         profiles[place.profile.name] = place.profile
@@ -118,12 +121,13 @@ def _timing(
     medians = {name: statistics.median(values) for name, values in times.items()}
     timing = {'time to decision, words [s]': medians[plain.name]}
     if head is not None:
-        with_head = medians[place.profile.name]
+        with_head = times[place.profile.name]
+        ratios = [one / other for one, other in zip(with_head, times[plain.name])]
         longest = max((scene.text for scene in scenes), key=len)
         head_s = seconds_per_head(head, longest)
         timing |= {
-            'time to decision, head [s]': with_head,
-            'head ÷ words, medians': with_head / medians[plain.name],
+            'time to decision, head [s]': medians[place.profile.name],
+            'head ÷ words, median of pairs': statistics.median(ratios),
             'the head itself [s]': head_s,
             'the head itself ÷ time to decision': head_s / medians[plain.name],
             'memory of the head [bytes]': head.num_bytes}
