@@ -43,6 +43,8 @@ def draw_png(
     figure, axes = pyplot.subplots(
         1, num_columns, figsize=(size[0] * num_columns, size[1]), squeeze=False)
     draw(figure, axes[0])
+    # Labels of one column would reach into the next.
+    figure.tight_layout()
     buffer = io.BytesIO()
     figure.savefig(buffer, format='png', dpi=dpi, bbox_inches='tight',
                    metadata={'Software': None})

@@ -24,7 +24,7 @@ from robot_llm.evaluation.strangers import load_strangers
 from robot_llm.evaluation.workplace import with_order, Workplace
 from robot_llm.profile import DecisionMethod, without_head
 
-NUM_TIMED: Final = 60
+NUM_TIMED: Final = 100
 """Scenes that are timed with and without the head in turn; the machine's mood hits both."""
 
 
@@ -121,13 +121,14 @@ def _timing(
     medians = {name: statistics.median(values) for name, values in times.items()}
     timing = {'time to decision, words [s]': medians[plain.name]}
     if head is not None:
-        with_head = times[place.profile.name]
-        ratios = [one / other for one, other in zip(with_head, times[plain.name])]
+        low, middle, high = np.percentile(
+            np.array(times[place.profile.name]) / times[plain.name], (25, 50, 75)).tolist()
         longest = max((scene.text for scene in scenes), key=len)
         head_s = seconds_per_head(head, longest)
         timing |= {
             'time to decision, head [s]': medians[place.profile.name],
-            'head ÷ words, median of pairs': statistics.median(ratios),
+            'head ÷ words, median of pairs': middle,
+            'lower quartile': low, 'upper quartile': high,
             'the head itself [s]': head_s,
             'the head itself ÷ time to decision': head_s / medians[plain.name],
             'memory of the head [bytes]': head.num_bytes}

@@ -157,6 +157,13 @@ def unsafe_rate(predictions: Predictions, unsafe: NDArray[np.bool_]) -> float:
     return float(unsafe[predictions.labels, predictions.published].mean())
 
 
+def group_losses(predictions: Predictions, unsafe: NDArray[np.bool_]) -> Floats:
+    """Return each group's share of unsafe rows, shape (num_groups,)."""
+    losses = unsafe[predictions.labels, predictions.published].astype(np.float64)
+    _, groups = np.unique(predictions.groups, return_inverse=True)
+    return np.bincount(groups, losses) / np.bincount(groups)
+
+
 def risk_coverage(predictions: Predictions) -> tuple[Floats, Floats]:
     """Return (coverage, error rate) while the least sure rows are left out one by one."""
     order = np.argsort(-predictions.confidence, kind='stable')
@@ -175,6 +182,7 @@ def scalar_figures(predictions: Predictions, rules: DecisionRules) -> dict[str, 
         'area_risk_coverage': float(risk_coverage(predictions)[1].mean()),
         'risk': risk(predictions, cost_matrix(rules)),
         'unsafe': unsafe_rate(predictions, unsafe_matrix(rules)),
+        'unsafe_by_group': float(group_losses(predictions, unsafe_matrix(rules)).mean()),
         'decided': float((~predictions.is_fallback).mean()),
         'unfamiliar': float(predictions.is_stranger.mean()),
     }

@@ -16,10 +16,12 @@ LABELS: Final[Mapping[str, tuple[str, str]]] = {
     'area_risk_coverage': ('AURC', 'mean error while the least sure scenes are left out'),
     'risk': ('cost', "mean cost of what was published, by the profile's costs"),
     'unsafe': ('unsafe', 'published words that are worse than the fallback'),
+    'unsafe_by_group': ('unsafe, by group', 'the same, all groups alike: what `threshold` bounds'),
     'decided': ('decided', "scenes that got the method's word, not the fallback"),
     'unfamiliar': ('unfamiliar', 'scenes that fell back for being strange'),
 }
-SHARES: Final = {'accuracy', 'agreement', 'unsafe', 'decided', 'unfamiliar'}
+SHARES: Final = {
+    'accuracy', 'agreement', 'unsafe', 'unsafe_by_group', 'decided', 'unfamiliar'}
 
 
 def figure_text(name: str, value: float, interval: tuple[float, float] | None = None) -> str:

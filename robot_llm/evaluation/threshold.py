@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from robot_llm.errors import ConfigError
-from robot_llm.evaluation.metrics import Predictions, unsafe_matrix
+from robot_llm.evaluation.metrics import group_losses, Predictions, unsafe_matrix
 from robot_llm.profile import DecisionRules
 
 Floats = NDArray[np.float64]
@@ -106,13 +106,6 @@ def with_bars(predictions: Predictions, bars: Floats, fallback: int) -> Predicti
         predictions.words, predictions.probabilities, predictions.labels, predictions.groups,
         predictions.scenes, np.where(falls, fallback, predictions.best), falls,
         predictions.is_stranger)
-
-
-def group_losses(predictions: Predictions, unsafe: NDArray[np.bool_]) -> Floats:
-    """Return each group's share of unsafe rows, shape (num_groups,)."""
-    losses = unsafe[predictions.labels, predictions.published].astype(np.float64)
-    _, groups = np.unique(predictions.groups, return_inverse=True)
-    return np.bincount(groups, losses) / np.bincount(groups)
 
 
 def choose_bars(

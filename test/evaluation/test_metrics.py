@@ -63,6 +63,14 @@ def test_risk_is_of_what_was_published():
     assert figures['unsafe'] == pytest.approx(0.5)
 
 
+def test_every_group_counts_alike_in_the_figure_that_the_bars_bound():
+    predictions = make_predictions(
+        [SURE_GO, SURE_STOP, SURE_STOP, SURE_STOP], [0] * 4, groups=[0, 1, 1, 1])
+    figures = scalar_figures(predictions, make_rules())
+    assert figures['unsafe'] == pytest.approx(1 / 4)
+    assert figures['unsafe_by_group'] == pytest.approx(1 / 2)
+
+
 def test_the_least_sure_row_is_left_out_first():
     predictions = make_predictions([SURE_STOP, (0.4, 0.3, 0.3)], [0, 1])
     coverage, error = risk_coverage(predictions)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from robot_llm.errors import ConfigError
 from robot_llm.evaluation.commands import write_bars
-from robot_llm.evaluation.metrics import Predictions, unsafe_matrix
-from robot_llm.evaluation.threshold import (
-    bar_path, choose_bars, group_losses, missing_groups, with_bars)
+from robot_llm.evaluation.metrics import group_losses, Predictions, unsafe_matrix
+from robot_llm.evaluation.threshold import bar_path, choose_bars, missing_groups, with_bars
 from synthetic import make_dataset, make_predictions, make_rules, true_probabilities, WORDS
 
 RULES = make_rules()
