@@ -1,6 +1,7 @@
 """Ends the goals of clients that left the graph."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 import time
 from typing import Final
 
@@ -12,14 +13,18 @@ LOOKS_PER_GRACE: Final = 4
 """How often the graph is looked at within ``client.grace_s``; a look costs about a millisecond."""
 
 
+NODE_NAME_UNKNOWN: Final = '_NODE_NAME_UNKNOWN_'
+"""What rmw calls the node of an endpoint whose name it has not heard yet."""
+
+
 class ClientWatch:
     """
     Looks at the graph while goals are open.
 
-    A goal that names its client lives as long as that node is in the graph. One that names none,
-    or a name that was not in the graph when the goal came (misspelt, or not discovered yet), lives
-    as long as anybody listens to the action's feedback, which every rclpy, rclcpp and command line
-    client does.
+    A goal that names its client lives as long as that node is in the graph. DDS tells of a node's
+    endpoints before its name: a client whose name has not come yet lives as long as a nameless
+    listener to the action's feedback, which every rclpy, rclcpp and command line client is. A goal
+    that names none, or a name that never comes (misspelt), lives as long as anybody listens.
 
     DDS needs the client's lease to notice that it was killed: 20 s in Fast DDS, or what
     config/fastdds_lease.xml gives it.
@@ -33,6 +38,8 @@ class ClientWatch:
         self._grace_s = grace_s
         self._last_seen: dict[Request, float] = {}
         self._known: set[Request] = set()
+        self._nameless: defaultdict[Request, set[bytes]] = defaultdict(set)
+        """Feedback listeners without a name that were there while a client's name was not."""
         self._feedback = f'{node.get_fully_qualified_name()}/generate/_action/feedback'
         self._timer = node.create_timer(grace_s / LOOKS_PER_GRACE, self._look)
         dispatcher.on_dispatch = self._note
@@ -40,25 +47,41 @@ class ClientWatch:
     def _note(self, request: Request) -> None:
         """Look at once: a client may be gone before the next round."""
         self._last_seen[request] = time.monotonic()
-        if request.client in self._names():
-            self._known.add(request)
+        self._is_there(request, self._names(), self._listeners())
 
     def _look(self) -> None:
         requests = self._dispatcher.requests
         self._last_seen = {r: s for r, s in self._last_seen.items() if r in requests}
         self._known.intersection_update(requests)
+        for request in self._nameless.keys() - set(requests):
+            del self._nameless[request]
         if not requests:
             return
-        now_s, names = time.monotonic(), self._names()
-        has_listener = self._node.count_subscribers(self._feedback) > 0
+        now_s, names, listeners = time.monotonic(), self._names(), self._listeners()
         for request in requests:
-            if request.client in names:
-                self._known.add(request)
-            is_named = request in self._known
-            if request.client in names or (has_listener and not is_named):
+            if self._is_there(request, names, listeners):
                 self._last_seen[request] = now_s
             elif now_s - self._last_seen.get(request, now_s) > self._grace_s:
                 self._dispatcher.stop(request, FinishReason.CLIENT_GONE)
+
+    def _is_there(
+        self, request: Request, names: set[str], listeners: Mapping[bytes, str],
+    ) -> bool:
+        """
+        Return whether a client is in the graph, and note what its absence will be told by.
+
+        :param listeners: GID → name of the node, of all who listen to the feedback
+        """
+        if request.client in names:
+            self._known.add(request)
+            return True
+        if request in self._known:
+            return False
+        if not request.client:
+            return bool(listeners)
+        nameless = self._nameless[request]
+        nameless |= {gid for gid, name in listeners.items() if name == NODE_NAME_UNKNOWN}
+        return not nameless.isdisjoint(listeners) if nameless else bool(listeners)
 
     def presence(self, request: Request) -> Callable[[], bool]:
         """
@@ -72,6 +95,10 @@ class ClientWatch:
     def _names(self) -> set[str]:
         return {f'{namespace.rstrip("/")}/{name}'
                 for name, namespace in self._node.get_node_names_and_namespaces()}
+
+    def _listeners(self) -> dict[bytes, str]:
+        return {bytes(endpoint.endpoint_gid): endpoint.node_name
+                for endpoint in self._node.get_subscriptions_info_by_topic(self._feedback)}
 
     def close(self) -> None:
         """Stop looking."""
