@@ -4,7 +4,7 @@ A client that leaves must not keep the engine.
 ``ROBOT_LLM_DEFAULT_LEASE=1`` also waits for DDS's own lease of 20 s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 import os
 from pathlib import Path
@@ -39,6 +39,7 @@ LEASE_FILE = Path(__file__).parents[2] / 'config' / 'fastdds_lease.xml'
 LEASES = ('1',) + (('default',) if os.environ.get('ROBOT_LLM_DEFAULT_LEASE') else ())
 
 _names = count()
+_visitors: list[Process] = []
 
 
 @pytest.fixture(scope='module')
@@ -52,6 +53,7 @@ def visit(
     visitor = Process(
         sys.executable, '-c', CLIENT, planner.node_process.name, prompt, f'visitor{next(_names)}',
         env=env)
+    _visitors.append(visitor)
     visitor.wait_for_log('accepted\n')
     return visitor
 
@@ -62,7 +64,7 @@ def ends(planner: Planner) -> list[FinishReason]:
 
 
 @pytest.fixture
-def onlooker(watching: Planner) -> Planner:
+def onlooker(watching: Planner) -> Iterator[Planner]:
     watching.others = []
 
     def note(token: Token) -> None:
@@ -72,7 +74,11 @@ def onlooker(watching: Planner) -> Planner:
 
     watching.node.create_subscription(
         Token, f'{watching.node_process.name}/tokens', note, 100)
-    return watching
+    yield watching
+    for visitor in _visitors:
+        if visitor.popen.poll() is None:
+            visitor.kill()
+    _visitors.clear()
 
 
 def test_a_client_that_closes_ends_its_goal_and_the_next_one_is_served(

@@ -102,6 +102,7 @@ def test_the_newest_of_goals_that_were_sent_to_a_busy_client_wins(planner: Plann
     first = planner.send(
         Generate.Goal(prompt='say-slow'), on_token=lambda _token: is_free.wait(TIMEOUT_S))
     assert first.wait_for(lambda: bool(first.tokens), TIMEOUT_S)
+    planner.node_process.wait_for_log(f'goal {first.goal_id.hex()[:8]} STOP')
     answers = [planner.ask(f'hold-detail:{gate} say-continue') for _ in range(3)]
     is_free.set()
     for answer in answers[:-1]:
