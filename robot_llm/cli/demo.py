@@ -22,7 +22,9 @@ GOAL_TIMEOUT_S: Final = 120.0
 NUM_TOKENS_BEFORE_CHANGE: Final = 12
 """Enough for a mean time per token, far from the end of the answer."""
 
-STORY = 'Explain in a few sentences what a delivery robot does in a hospital.'
+STORY: Final = 'Write a short story about a robot that works in a hospital.'
+SEED: Final = 1
+"""With some seeds the story is over before anything can cut it short."""
 
 
 class DemoError(Exception):
@@ -77,7 +79,7 @@ class Demo:
         self, profile: str, prompt: str, *, epoch: int, is_silent: bool = False,
     ) -> Answer:
         return self._client.send(
-            Generate.Goal(prompt=prompt, profile=profile, scene_epoch=epoch),
+            Generate.Goal(prompt=prompt, profile=profile, scene_epoch=epoch, seed=SEED),
             on_token=None if is_silent else self._on_token)
 
     @staticmethod
