@@ -8,6 +8,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import EngineHungError, NotActiveError, RobotLlmError
 from robot_llm.ros.assembly import Assembly, open_llama_backend, OpenBackend
+from robot_llm.ros.garbage import spare_what_lives
 from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import declare_parameters, guard_changes, status_lease_s
@@ -75,6 +76,7 @@ class RobotLlmNode(LifecycleNode):
         self._service = service
         self._goal_server.attach(service)
         self._health.attach(service)
+        spare_what_lives()
         info = service.model_info
         self.get_logger().info(
             f'configured in {time.monotonic() - started_s:.2f} s: {info.name} '
