@@ -73,7 +73,10 @@ class Streamer:
 
     def register(self, request: Request) -> None:
         """Open a request's session and its deadlines; before the first event of it."""
-        self._inbox.put(lambda: self._register(request))
+        # Now and not on the thread: by then a restart may have given the request a newer scene,
+        # and a decision of the older one would be published as the newer one's.
+        session = Session(request)
+        self._inbox.put(lambda: self._register(session))
 
     def call_every(self, period_s: float, callback: Callback) -> None:
         """Run ``callback`` on this thread again and again, until the streamer is closed."""
@@ -129,8 +132,9 @@ class Streamer:
             except Exception as error:  # noqa: B902  one goal's deadline, not the others'
                 self._sink.report(error)
 
-    def _register(self, request: Request) -> None:
-        session = self._sessions[request] = Session(request)
+    def _register(self, session: Session) -> None:
+        request = session.request
+        self._sessions[request] = session
         self._add_timer(
             request.decision_deadline_s,
             lambda: self._miss_decision(session))

@@ -1,0 +1,60 @@
+"""What the streamer publishes, however late its thread comes to it."""
+
+from threading import Event as Flag
+import time
+
+from engine_requests import make_profile, make_request
+from robot_llm.core.decision import Decision, DecisionSource
+from robot_llm.core.event import Decided, Finished, Restarted
+from robot_llm.core.request import FinishReason, Scene
+from robot_llm.core.session import Output, Session
+from robot_llm.ros.streamer import Streamer
+from ros_node import TIMEOUT_S
+
+
+class Collector:
+    """A sink that keeps what is published."""
+
+    def __init__(self) -> None:
+        self.outputs: list[Output] = []
+        self.errors: list[Exception] = []
+        self.is_over = Flag()
+
+    def beat(self) -> None:
+        return
+
+    def start(self, session: Session) -> None:
+        return
+
+    def publish(self, session: Session, output: Output, elapsed_s: float) -> None:
+        self.outputs.append(output)
+
+    def finish(self, session: Session) -> None:
+        self.is_over.set()
+
+    def report(self, error: Exception) -> None:
+        self.errors.append(error)
+
+
+def test_a_decision_of_the_older_scene_is_never_published_as_the_newer_ones() -> None:
+    request = make_request(make_profile('text', text=True))
+    request.scene = Scene(1, 'old')
+    sink = Collector()
+    streamer = Streamer(sink, lambda request, reason: None, time.monotonic)
+    streamer.register(request)
+    for word in ('continue', 'slow'):
+        decision = Decision(word, DecisionSource.MODEL, request.profile.words)
+        request.latch.offer(decision)
+        streamer.put(Decided(request, decision, 1))
+        if word == 'continue':
+            assert request.ask_restart(Scene(2, 'new'), 1, time.monotonic())
+            assert request.take_restart(time.monotonic())
+            streamer.put(Restarted(request, request.scene, request.latch, request.clock))
+    request.finish(FinishReason.STOP)
+    streamer.put(Finished(request))
+    streamer.open()  # all of it has happened before the thread comes to any of it
+    assert sink.is_over.wait(TIMEOUT_S) and streamer.close()
+    assert sink.errors == []
+    said = [(output.decision.word, output.scene_epoch)
+            for output in sink.outputs if output.decision is not None]
+    assert said == [('continue', 1), ('stop', 1), ('slow', 2)]
