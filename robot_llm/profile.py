@@ -241,12 +241,6 @@ class ResponseProfile(Group):
         return self
 
 
-def without_head(profile: ResponseProfile) -> ResponseProfile:
-    """Return the profile deciding by the model's own words; its bars stay."""
-    decision = profile.decision.model_copy(update={'method': 'words', 'head': ''})
-    return profile.model_copy(update={'decision': decision})
-
-
 def merge_sampling(base: SamplingParams, profile: ResponseProfile) -> SamplingParams:
     """Return ``base`` with what the profile gives in its place."""
     given = profile.sampling.model_dump(include=profile.sampling.model_fields_set)

@@ -49,6 +49,13 @@ class Restarted:
     scene: Scene
     latch: DecisionLatch
     clock: StageClock
+    decision_deadline_s: float
+
+    @classmethod
+    def of(cls, request: Request) -> 'Restarted':
+        """Return what a request has got by its restart; a later one gives it something else."""
+        return cls(request, request.scene, request.latch, request.clock,
+                   request.decision_deadline_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class Session:
         # The request has new ones as soon as it is restarted; these are of the published part.
         self._latch = request.latch
         self._clock = request.clock
+        self.decision_deadline_s = request.decision_deadline_s
+        """Of the published part too: a word that was late for its scene stays late."""
         self._is_decided = False
         self._next_seq = 0
         self._num_silent_tokens = 0
@@ -83,7 +85,7 @@ class Session:
             self._num_silent_tokens += event.num_tokens
             return Output()
         decision = self._latch.standing
-        if now_s > self.request.decision_deadline_s:
+        if now_s > self.decision_deadline_s:
             decision = self._latch.fall(DecisionSource.DEADLINE)
             assert decision is not None, 'only this thread lets a decision fall'
             self.must_stop = decision.word != event.decision.word
@@ -91,7 +93,7 @@ class Session:
 
     def miss_decision_deadline(self, now_s: float) -> Output:
         """Publish the fallback if no decision stands yet; the engine goes on behind it."""
-        if self.is_over or self._is_decided or now_s < self.request.decision_deadline_s:
+        if self.is_over or self._is_decided or now_s < self.decision_deadline_s:
             return Output()  # a restart has moved the deadline
         decision = self._latch.fall(DecisionSource.DEADLINE, only_if_open=True)
         return self._publish_first(decision, 0) if decision else Output()
@@ -109,6 +111,7 @@ class Session:
         self._num_silent_tokens = 0
         self.scene_epoch = event.scene.epoch
         self._latch, self._clock = event.latch, event.clock
+        self.decision_deadline_s = event.decision_deadline_s
         return output
 
     def append(self, event: Delta) -> Output:

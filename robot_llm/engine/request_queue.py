@@ -147,7 +147,7 @@ class RequestQueue:
                 assert self._abort is not None, 'nothing runs before the engine is open'
                 self._abort.set()
             elif request.take_restart(self._clock()):
-                self._emit(Restarted(request, scene, request.latch, request.clock))
+                self._emit(Restarted.of(request))
             return True
 
     def fail(self, error: Exception) -> None:
@@ -229,7 +229,7 @@ class RequestQueue:
             if self.is_abandoned or self.must_leave or not request.take_restart(now_s):
                 return False
             self._clear_abort()
-            self._emit(Restarted(request, request.scene, request.latch, request.clock))
+            self._emit(Restarted.of(request))
             request.apply(RequestEvent.SLOT_GRANTED)
             return True
 

@@ -21,8 +21,8 @@ from robot_llm.evaluation.prediction import predict, with_method
 from robot_llm.evaluation.report import html_report, text_report
 from robot_llm.evaluation.scenes import LabelledScene
 from robot_llm.evaluation.strangers import load_strangers
-from robot_llm.evaluation.workplace import with_order, Workplace
-from robot_llm.profile import DecisionMethod, without_head
+from robot_llm.evaluation.workplace import with_order, without_head, Workplace
+from robot_llm.profile import DecisionMethod
 
 NUM_TIMED: Final = 100
 """Scenes that are timed with and without the head in turn; the machine's mood hits both."""

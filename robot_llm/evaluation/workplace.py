@@ -16,7 +16,7 @@ from robot_llm.evaluation.dataset import (
     Dataset, EvidenceCache, extract, FIT_GOALS, Progress)
 from robot_llm.evaluation.engine import EvaluationEngine
 from robot_llm.evaluation.scenes import LabelledScene, load_scenes, SceneSet
-from robot_llm.profile import ResponseProfile, without_head
+from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import load_profiles
 
 PROGRESS_INTERVAL_S: Final = 2.0
@@ -165,3 +165,9 @@ def with_order(profile: ResponseProfile, order: Sequence[str]) -> ResponseProfil
         update={'words': tuple(by_word[word] for word in order)})
     return profile.model_copy(update={
         'decision': decision, 'name': f'{profile.name}_{"_".join(order)}'})
+
+
+def without_head(profile: ResponseProfile) -> ResponseProfile:
+    """Return the profile deciding by the model's own words; its bars stay."""
+    decision = profile.decision.model_copy(update={'method': 'words', 'head': ''})
+    return profile.model_copy(update={'decision': decision})

@@ -135,9 +135,7 @@ class Streamer:
     def _register(self, session: Session) -> None:
         request = session.request
         self._sessions[request] = session
-        self._add_timer(
-            request.decision_deadline_s,
-            lambda: self._miss_decision(session))
+        self._add_timer(session.decision_deadline_s, lambda: self._miss_decision(session))
         self._add_timer(
             request.total_deadline_s,
             lambda: self._stop_request(request, FinishReason.DEADLINE))
@@ -166,10 +164,10 @@ class Streamer:
                     self._stop_request(request, FinishReason.DEADLINE)
             case Delta():
                 self._publish(session, session.append(event))
-            case Restarted(request):
+            case Restarted():
                 self._publish(session, session.restart(event))
                 self._add_timer(
-                    request.decision_deadline_s, lambda: self._miss_decision(session))
+                    session.decision_deadline_s, lambda: self._miss_decision(session))
             case Finished(request):
                 del self._sessions[request]
                 try:

@@ -75,7 +75,7 @@ def test_a_missed_deadline_publishes_the_fallback_and_drops_the_models_word(
 def test_a_decision_that_comes_late_gives_way_to_the_fallback(
     session: Session, word: str, must_stop: bool,
 ) -> None:
-    session.request.decision_deadline_s = 5.0
+    session.decision_deadline_s = 5.0
     output = session.decide(decided(session.request, word), 5.1)
     assert output.decision is not None
     assert (output.decision.word, output.decision.source) == ('stop', DecisionSource.DEADLINE)

@@ -28,7 +28,7 @@ def decided(request: Request, word: str) -> Decided:
 
 def restarted(request: Request, now_s: float = 0.5) -> Restarted:
     assert request.ask_restart(NEW, 3, now_s) and request.take_restart(now_s)
-    return Restarted(request, request.scene, request.latch, request.clock)
+    return Restarted.of(request)
 
 
 def test_a_published_decision_is_revoked_for_its_scene_before_the_restart_is_told() -> None:
@@ -108,3 +108,13 @@ def test_a_restart_is_refused_once_the_request_has_ended() -> None:
     request.finish(FinishReason.STOP)
     assert not request.ask_restart(NEW, 3, 0.0)
     assert not request.take_restart(math.inf)
+
+
+def test_a_word_that_was_late_for_its_scene_stays_late_when_a_restart_moves_the_deadline() -> None:
+    request = ask()
+    session = Session(request)
+    late = decided(request, 'continue')
+    restarted(request, now_s=0.9)  # taken by the worker, and not yet told to the session
+    output = session.decide(late, 1.1)
+    assert output.decision is not None
+    assert (output.decision.word, output.decision.source) == ('stop', DecisionSource.DEADLINE)

@@ -49,7 +49,7 @@ def test_a_decision_of_the_older_scene_is_never_published_as_the_newer_ones() ->
         if word == 'continue':
             assert request.ask_restart(Scene(2, 'new'), 1, time.monotonic())
             assert request.take_restart(time.monotonic())
-            streamer.put(Restarted(request, request.scene, request.latch, request.clock))
+            streamer.put(Restarted.of(request))
     request.finish(FinishReason.STOP)
     streamer.put(Finished(request))
     streamer.open()  # all of it has happened before the thread comes to any of it

@@ -16,6 +16,8 @@ from robot_llm.core.timing import Stage
 from robot_llm.engine.worker import Worker
 
 ENOUGH_FOR_P99 = 100
+EVENT_TIMEOUT_S = 120.0
+"""A worker that says nothing for so long has died; the longest chunk takes seconds."""
 PREFILL_SLACK_S = 0.005
 DECODE_SLACK_S = 0.002
 LATEST_STOP_S = 0.25
@@ -61,7 +63,7 @@ class Stops:
         return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
     def _wait(self, kind: type[Event]) -> None:
-        while not isinstance(self._events.get(), kind):
+        while not isinstance(self._events.get(timeout=EVENT_TIMEOUT_S), kind):
             pass
 
     def in_prefill(self) -> Request:
