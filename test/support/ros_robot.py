@@ -30,9 +30,9 @@ class Robot(Planner):
         self._sight = ''
         self._seen = self.node.create_publisher(String, f'{namespace}/seen', 1)
         self.liar = self.node.create_publisher(Decision, f'{node.name}/decision', 10)
+        self.node.create_subscription(Scene, f'{node.name}/scene', self._scene_callback, 100)
+        # Last: endpoints are announced in order, so who reaches the motors has found all others.
         self.node.create_subscription(Twist, f'{namespace}/cmd_vel', self._motor_callback, 100)
-        self._scenes = f'{node.name}/scene'
-        self.node.create_subscription(Scene, self._scenes, self._scene_callback, 100)
         self.node.create_timer(0.05, self._look)
 
     def _look(self) -> None:
@@ -57,8 +57,8 @@ class Robot(Planner):
 
     def see(self, sight: str) -> int:
         """Change what the eyes see; '' closes them. Returns how many commands came before."""
-        # The example's first scene reaches only those who have found its publisher; ours is one.
-        self.wait_for(lambda: self.node.count_publishers(self._scenes) >= 2, 'the example talks')
+        # A scene reaches only those whom its publisher has found, and the first one counts too.
+        self.wait_for(lambda: self.speeds, 'the example talks to the motors')
         self._sight = sight
         return len(self.speeds)
 
