@@ -50,7 +50,7 @@ def run(context: Context) -> Iterator[Finding]:
     num_rounds, num_runs = (1, context.num_runs) if context.is_quick else (3, context.num_runs)
     for number in range(num_rounds):
         for variant, parameters in variants.items():
-            with measured_node(context, **parameters) as client:
+            with measured_node(context, parameters) as client:
                 context.say(f'cancel with {variant}, round {number + 1} of {num_rounds}')
                 if client.parameters(['preempt.policy'])['preempt.policy'] != 'queue':
                     stages = STAGES[1:]

@@ -37,6 +37,8 @@ class BenchClient(Client):
     def __init__(self, server: str, *, name: str = 'robot_llm_bench') -> None:
         self._heard: dict[bytes, Heard] = {}
         self.server = server
+        self.node_pid = 0
+        """Of a node that the benchmark has started; 0 for one that somebody runs."""
         super().__init__(server, name=name)
         self._get = self.node.create_client(GetParameters, f'{server}/get_parameters')
         self._set = self.node.create_client(SetParameters, f'{server}/set_parameters')

@@ -16,6 +16,7 @@ from robot_llm.bench.prompts import DRIVE, GOAL, long_prompt, PROFILES, scene, S
 from robot_llm.bench.sample import Figure, ratio, Target
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.system import Answer, best, Cancelled, Prompt, System
+from robot_llm.bench.table import quantity
 from robot_llm.errors import RobotLlmError
 from robot_llm.settings import resolve_n_threads
 
@@ -23,8 +24,10 @@ Values = Mapping[str, tuple[float, ...]]
 
 PARTS: Final = ('ttft', 'answer', 'cancel')
 NUM_TOKENS: Final = 48
+COLD_SENTENCES: Final = 14
 LONG_PROMPT_TOKENS: Final = 2500
 CANCEL_AFTER_S: Final = 0.5
+SPREAD: Final = 'Median; the line at the end of a bar spans all runs. Shorter is better.'
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +179,8 @@ class Comparison:
         for run in range(self._context.num_runs + 1):
             self._context.say(f'cold and warm: run {run} of {self._context.num_runs}')
             # Different from the first word on, so that nobody's cache holds any of it.
-            asked = self._prompt('talk', '', f'{run}{self._nonce}. {STORY * 14}', 1)
+            length = COLD_SENTENCES if run else 1
+            asked = self._prompt('talk', '', f'{run}{self._nonce}. {STORY * length}', 1)
             for system in self._systems:
                 for kept in (cold, warm):
                     ttft_s = system.complete(asked).ttft_s
@@ -192,11 +196,13 @@ class Comparison:
         seen: dict[str, list[Cancelled]] = {system.name: [] for system in self._systems}
         usual: dict[str, list[float]] = {system.name: [] for system in self._systems}
         for run in range(num_runs):
+            # To evaluate all of it takes as long every time: a quick run waits for that once.
+            waits = run == 0 or not self._context.is_quick
             long = long_prompt(
                 self._ours, num_tokens, f'{run}{self._nonce}!', tail='', max_tokens=4)
             short = self._prompt('talk', '', f'Hello {run}{self._nonce}.', 1)
             usually = self._prompt('talk', '', f'Hello {self._nonce}{run}.', 1)
-            for system in self._systems:
+            for system in (s for s in self._systems if waits or s.stops_prefill):
                 self._context.say(f'cancel: {system.name}, run {run + 1} of {num_runs}')
                 seen[system.name].append(system.cancel(long, CANCEL_AFTER_S, short))
                 usual[system.name].append(system.complete(usually).ttft_s)
@@ -204,8 +210,8 @@ class Comparison:
         free = {name: tuple(
             c.idle_s if c.idle_s is not None else max(c.next_s - median(usual[name]), 1e-3)
             for c in all_) for name, all_ in seen.items()}
-        for name, values in served.items():
-            yield Figure(f'cancel → next request served, {name}', 's', values)
+        yield from (Figure(f'cancel → next request served, {name}', 's', values)
+                    for name, values in served.items())
         for name, values in free.items():
             yield Figure(
                 f'cancel → engine free, {name}', 's', values,
@@ -215,8 +221,8 @@ class Comparison:
             yield ratio(f'cancel → engine free, {name} / ours', free[name], free[self._ours.name],
                         Target(100, is_floor=True) if name == 'llama-server' else None)
         yield self._bars(
-            'compare_cancel', f'A {num_tokens}-token prompt is cancelled: '
-            'when can the engine work for the next goal?',
+            'compare_cancel', f'A {num_tokens}-token prompt is cancelled: the engine is free in '
+            + ', '.join(f'{quantity(median(all_), "s")} ({name})' for name, all_ in free.items()),
             {'engine free': free, 'next request\nserved': served}, is_log=True)
 
     def _figures(
@@ -225,9 +231,8 @@ class Comparison:
         """Yield everybody's figure, and ours over the best of the others."""
         for name, numbers in values.items():
             yield Figure(f'{what}, {name}', 's', numbers)
-        others = [(name, median(numbers)) for name, numbers in values.items()
-                  if name != self._ours.name]
-        name = best(others)
+        name = best([(name, median(numbers)) for name, numbers in values.items()
+                     if name != self._ours.name])
         yield ratio(f'{what}, ours / {name}', values[self._ours.name], values[name], target,
                     note='the best of the others')
 
@@ -242,6 +247,4 @@ class Comparison:
                    style='ours' if index == 0 else 'other')
             for index, system in enumerate(self._systems))
         return Plot(name, title, 'bars', series, x_label='time [s]', labels=tuple(groups),
-                    is_log=(is_log, False),
-                    caption='Median; the line at the end of a bar spans all runs. Shorter is '
-                            'better.' + (' The axis grows by factors of ten.' if is_log else ''))
+                    is_log=(is_log, False), caption=SPREAD)

@@ -1,7 +1,9 @@
 """What the device can do at most: given by the options, by ``device.*``, or measured here."""
 
 import argparse
+from functools import cache
 import os
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from robot_llm.bench.suite import Context
@@ -54,10 +56,17 @@ def constants_of(context: Context) -> Constants:
     n_threads = resolve_n_threads(
         context.settings.model.n_threads, len(os.sched_getaffinity(0)))
     context.say('measuring the processor')
-    shape = read_shape(context.model)
-    # What disturbs can only slow down, so the best of several is closest to the truth.
-    flops, bandwidth = map(max, zip(*(
-        measure_peaks(context.model, shape, n_threads) for _ in range(NUM_MEASUREMENTS))))
+    flops, bandwidth = _measured(context.model, n_threads)
     return Constants(flops, bandwidth, (
         f"measured here on {n_threads} thread(s) with ggml's fastest kernel and the model's own "
         'bytes'))
+
+
+@cache
+def _measured(model: Path, n_threads: int) -> tuple[float, float]:
+    """Return both constants; suites of one run hold their figures against the same ones."""
+    shape = read_shape(model)
+    # What disturbs can only slow down, so the best of several is closest to the truth.
+    flops, bandwidth = map(max, zip(*(
+        measure_peaks(model, shape, n_threads) for _ in range(NUM_MEASUREMENTS))))
+    return flops, bandwidth

@@ -28,7 +28,7 @@ def run(context: Context) -> Iterator[Finding]:
     goals: dict[int, list[TimedGoal]] = defaultdict(list)
     num_rounds = 10 if context.is_quick else context.num_runs * 5
     profile = profile_name(context)
-    with measured_node(context, **shipped_profiles(context)) as client:
+    with measured_node(context, shipped_profiles(context)) as client:
         client.run(SCENES[0], profile=profile, max_tokens=MAX_TOKENS)  # warms up
         free = [client.run(f'{scene} Drive on?', profile=profile, max_tokens=MAX_TOKENS)
                 for scene in SCENES]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import re
+import textwrap
 from typing import Any, Final
 
 from robot_llm.bench.plot import Kind, Plot, Series
@@ -14,6 +15,10 @@ GREYS: Final = ('#1f4e79', '#e08a1e', '#9fb8cf', '#5b5b5b', '#e3d5b8', '#a04040'
 HATCHES: Final = ('', '//', '', '..', '', 'xx', '--', '\\\\', '', '++')
 MARKERS: Final = 'osD^v<>'
 MOST_TICKS: Final = 8
+MOST_TIMES: Final = 5
+"""Ticks of an axis with times: ``250 ms`` and ``500 ms`` must not run into each other."""
+MOST_LETTERS: Final = 76
+"""Of one line of a title."""
 OURS: Final = GREYS[0]
 FLOOR: Final = '#888888'
 WIDTH: Final = 7.0
@@ -31,19 +36,22 @@ def draw(plot: Plot) -> bytes:
                                     ('y', plot.y_label, plot.is_log[1])):
             if is_log:
                 getattr(axis, f'set_{side}scale')('log')
-            _label(getattr(axis, f'{side}axis'), label)
+            _label(getattr(axis, f'{side}axis'), label, is_log=is_log)
         PAINTERS[plot.kind](axis, plot)
-        axis.set_title(plot.title, loc='left', fontsize=11)
+        axis.set_title(textwrap.fill(plot.title, MOST_LETTERS), loc='left', fontsize=11)
         for side in ('top', 'right'):
             axis.spines[side].set_visible(False)
     return draw_png(paint, size=(WIDTH, _height(plot)), dpi=90)
 
 
-def _label(axis: Any, label: str) -> None:
+def _label(axis: Any, label: str, *, is_log: bool) -> None:
     """Write times at the ticks as people say them: ``20 ms``, not ``0.02`` and an ``s``."""
     is_time = _unit(label) == 's'
-    axis.set_label_text(re.sub(r' *\[s\]', '', label) if is_time else label)
+    text = re.sub(r' *\[s\]', '', label) if is_time else label
+    axis.set_label_text(f'{text} (logarithmic)' if is_log else text)
     if is_time:
+        if not is_log:
+            axis.get_major_locator().set_params(nbins=MOST_TIMES)
         axis.set_major_formatter(lambda value, _: quantity(value, 's') if value else '0')
 
 
@@ -125,8 +133,7 @@ def _stack(axis: Any, plot: Plot) -> None:
     axis.invert_yaxis()
     if plot.limit is not None:
         axis.axvline(plot.limit, color='black', linestyle='--', linewidth=1)
-    axis.legend(frameon=False, fontsize=8, ncols=1 if len(plot.labels) > 3 else 2,
-                loc='center left', bbox_to_anchor=(1.0, 0.5))
+    axis.legend(frameon=False, fontsize=8, loc='center left', bbox_to_anchor=(1.0, 0.5))
 
 
 def _with_value(series: Series, plot: Plot) -> str:

@@ -62,7 +62,7 @@ def run(context: Context) -> Iterator[Finding]:
         'jitter_gaps', 'The latest token in 100: ' + ', '.join(
             f'{figure.percentile(99) * 1e3:.0f} ms {name}' for name, figure in pooled.items()),
         'bars',
-        tuple(Series(f'p{percent}',
+        tuple(Series(f'{percent} in 100 come sooner',
                      tuple(figure.percentile(percent) * 1e3 for figure in pooled.values()),
                      style='ours' if percent == 50 else 'other')
               for percent in (50, 95, 99)),

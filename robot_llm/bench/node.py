@@ -56,13 +56,17 @@ def use_own_domain() -> None:
 
 
 @contextmanager
-def measured_node(context: Context, **parameters: object) -> Iterator[BenchClient]:
+def measured_node(
+    context: Context, parameters: Mapping[str, object] | None = None, *,
+    module: str = 'robot_llm.ros.main',
+) -> Iterator[BenchClient]:
     """
     Yield a client of the node that the options ask for, once it is active.
 
     One of our own has a free-text profile as default, and ``queue``: nobody preempts.
 
     :param parameters: of our own node; ``__`` stands for the dot. A running one keeps its own
+    :param module: whose ``main`` our own node runs
     :raises BenchError: if there is no such node, or ours does not become active
     """
     if name := node_name(context):
@@ -76,10 +80,11 @@ def measured_node(context: Context, **parameters: object) -> Iterator[BenchClien
         'profiles__folder': shipped_folder('bench'),
         'model__n_ctx': context.settings.model.n_ctx,
         'model__n_threads': context.settings.model.n_threads,
-        'engine__chunk_tokens': context.settings.engine.chunk_tokens, **parameters}
+        'engine__chunk_tokens': context.settings.engine.chunk_tokens, **(parameters or {})}
     context.say('a node of our own loads the model')
-    with _own_node(context, {key.replace('__', '.'): value for key, value in ours.items()}) as it:
-        yield it
+    flat = {key.replace('__', '.'): value for key, value in ours.items()}
+    with _own_node(context, module, flat) as client:
+        yield client
 
 
 def shipped_profiles(context: Context) -> dict[str, object]:
@@ -88,12 +93,15 @@ def shipped_profiles(context: Context) -> dict[str, object]:
 
 
 @contextmanager
-def _own_node(context: Context, parameters: Mapping[str, object]) -> Iterator[BenchClient]:
+def _own_node(
+    context: Context, module: str, parameters: Mapping[str, object],
+) -> Iterator[BenchClient]:
     namespace = f'/bench_{os.getpid()}_{next(_numbers)}'
     with tempfile.TemporaryFile() as log:
-        node = start_node(context.model, namespace, log, parameters)
+        node = start_node(context.model, namespace, log, parameters, module=module)
         try:
             with BenchClient(f'{namespace}/robot_llm') as client:
+                client.node_pid = node.pid
                 client.wait_until(
                     lambda: node.poll() is not None or client.wait_until_ready(0.1),
                     'the node did not become active', LOAD_TIMEOUT_S)

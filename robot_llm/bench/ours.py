@@ -30,6 +30,7 @@ class Ours:
     """
 
     name = 'robot_llm'
+    stops_prefill = True
 
     def __init__(self, settings: Settings, profiles: Mapping[str, ResponseProfile]) -> None:
         self._settings = settings

@@ -29,6 +29,7 @@ class InProcess:
     """``llama_cpp.Llama.create_completion``, streamed, in this process."""
 
     name = 'llama_cpp.Llama'
+    stops_prefill = False
 
     def __init__(self, settings: Settings, n_threads: int) -> None:
         model = settings.model
@@ -75,11 +76,12 @@ class Server:
     A server with ``/v1/completions`` in a process of its own, asked over SSE.
 
     :param command: starts it; ``{port}`` stands for a free port
+    :param stops_prefill: whether it looks for clients that left before a prompt's end
     :raises EngineError: if it does not come up, with the last line it wrote
     """
 
-    def __init__(self, name: str, command: list[str]) -> None:
-        self.name = name
+    def __init__(self, name: str, command: list[str], *, stops_prefill: bool = True) -> None:
+        self.name, self.stops_prefill = name, stops_prefill
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             self._port = free.getsockname()[1]
@@ -186,7 +188,7 @@ def python_server(settings: Settings, n_threads: int) -> Server:
         '--port', '{port}', '--n_ctx', str(model.n_ctx), '--n_batch', str(model.n_batch),
         '--n_ubatch', str(model.n_ubatch), '--n_threads', str(n_threads),
         '--n_threads_batch', str(n_threads), '--n_gpu_layers', str(model.n_gpu_layers),
-        '--flash_attn', str(model.flash_attn != 'off')])
+        '--flash_attn', str(model.flash_attn != 'off')], stops_prefill=False)
 
 
 def llama_server(settings: Settings, n_threads: int, program: str = 'llama-server') -> Server:

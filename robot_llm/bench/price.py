@@ -19,7 +19,7 @@ LEAVING: Final = 0.1
 AFTER_TOKENS: Final = 200
 ANSWER_TOKENS: Final = 800
 MANY_CLIENTS: Final = 1000
-QUICK_SCALE: Final = 10
+QUICK_SCALE: Final = 20
 """A quick run's answers are this many times shorter; the shares stay the same."""
 
 

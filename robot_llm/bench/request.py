@@ -1,61 +1,72 @@
 """One goal at a time, from another process: how soon, how steady, and where the time goes."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Final
 
 from robot_llm.bench.client import BenchClient
 from robot_llm.bench.node import add_options, measured_node, profile_name, STORY
-from robot_llm.bench.peer import engine_process, Peer
 from robot_llm.bench.plot import Plot, Series
-from robot_llm.bench.sample import Figure, ratio, Target
+from robot_llm.bench.publishing import Pair, publishing
+from robot_llm.bench.sample import Figure, Target
 from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.threads import between, Work, work_by_thread
 from robot_llm.bench.timeline import STAGES, Timeline
-from robot_llm.ros.parameters import shipped_folder
-from robot_llm.settings import all_specs
 
 __all__ = ['add_options', 'run']
 
 NUM_TOKENS: Final = 64
 MAX_SPLIT_ERROR: Final = 0.05
-MAX_TPOT_RATIO: Final = 1.05
-PEERS: Final = ('engine', 'bare')
-"""What the node's time per token is held against, in a process without ROS."""
+NO_GUESSES: Final = {'speculation__policy': "'off'"}
+"""
+Each token has a decode of its own, so that the same prompt a second time costs the same: an answer
+that was given before is guessed. Quoted, since YAML takes the word for a boolean.
+"""
 
 
 def run(context: Context) -> Iterator[Finding]:
-    """Yield what a client sees of one goal at a time, and what the engine takes without ROS."""
-    with measured_node(context) as client:
-        flat = client.parameters(spec.name for spec in all_specs())
-        profile = profile_name(context) or flat['profiles.default']
-        folder = Path(flat['profiles.folder'] or shipped_folder('profiles'))
-        context.say('the same engine without ROS loads the model')
-        with engine_process(flat, folder.expanduser()) as peer:
-            timelines, tpots = _measure(context, client, peer, profile)
+    """Yield what a client sees of one goal at a time, and what publishing costs the engine."""
+    with measured_node(
+            context, NO_GUESSES, module='robot_llm.bench.quiet_node') as client:
+        timelines, pairs = _measure(context, client)
     yield from _soon(timelines)
     yield from _split(timelines)
     yield from _steady(timelines)
-    yield from _cost_of_ros(timelines, tpots)
+    yield from publishing(pairs)
 
 
-def _measure(
-    context: Context, client: BenchClient, peer: Peer, profile: str,
-) -> tuple[list[Timeline], dict[str, list[float]]]:
-    """Return the goals, and the peers' times per token beside each, in turn; one warms up."""
+def _measure(context: Context, client: BenchClient) -> tuple[list[Timeline], list[Pair]]:
+    """
+    Return the goals, and beside each the same goal with its tokens held back; one warms up.
+
+    :returns: no pairs of a node that somebody runs
+    """
     timelines: list[Timeline] = []
-    tpots: dict[str, list[float]] = {name: [] for name in PEERS}
+    pairs: list[Pair] = []
     num_goals = context.num_runs * 3
     for number in range(num_goals + 1):
         context.say(f'goal {number} of {num_goals}')
-        prompt = f'Story {number}. {STORY}'  # new from its first word on: nothing of it is cached
-        goal = client.run(prompt, profile=profile, max_tokens=NUM_TOKENS)
-        peers = {name: peer.tpot_s(name, prompt, profile, NUM_TOKENS) for name in PEERS}
+        # New from its first word on: nothing of it is cached.
+        prompt = f'Story {number}. {STORY}'
+        timeline, work = _goal(context, client, prompt)
+        if client.node_pid:
+            client.set_parameters(bench__publishes=False)
+            held, work_held = _goal(context, client, prompt)
+            client.set_parameters(bench__publishes=True)
+            if number:
+                pairs.append(Pair(timeline, held, work, work_held))
         if number:
-            timelines.append(goal.timeline())
-            for name, tpot_s in peers.items():
-                tpots[name].append(tpot_s)
-    return timelines, tpots
+            timelines.append(timeline)
+    return timelines, pairs
+
+
+def _goal(
+    context: Context, client: BenchClient, prompt: str,
+) -> tuple[Timeline, dict[str, Work]]:
+    """Return a goal, and what the node's threads did meanwhile."""
+    before = work_by_thread(client.node_pid)
+    goal = client.run(prompt, profile=profile_name(context), max_tokens=NUM_TOKENS)
+    return goal.timeline(), between(before, work_by_thread(client.node_pid))
 
 
 def _soon(timelines: list[Timeline]) -> Iterator[Finding]:
@@ -85,10 +96,12 @@ def _split(timelines: list[Timeline]) -> Iterator[Finding]:
     largest = max(means_s, key=lambda name: means_s[name])
     yield Plot(
         'request_ttft', f'{means_s[largest] / whole_s:.0%} of the time to the first token is '
-        f'{largest.replace("_", " ")}', 'stack',
-        tuple(Series(name.replace('_', ' '), (seconds * 1e3,))
-              for name, seconds in means_s.items()),
-        x_label='time since the goal was sent [ms], means', labels=('TTFT',))
+        f'{largest.replace("_", " ")}', 'bars',
+        (Series('mean', (*(seconds * 1e3 for seconds in means_s.values()), whole_s * 1e3),
+                style='ours'),),
+        x_label='time [ms], means, one after the other',
+        labels=(*(name.replace('_', ' ') for name in means_s), 'all of it'),
+        caption='From sending the goal to its first token at the client, in another process.')
 
 
 def _steady(timelines: list[Timeline]) -> Iterator[Finding]:
@@ -117,23 +130,3 @@ def tail(name: str, values: tuple[float, ...]) -> Iterator[Figure]:
     pooled = Figure(name, 's', values)
     for percent in (95, 99):
         yield Figure(f'{name}, p{percent}', 's', (pooled.percentile(percent),))
-
-
-def _cost_of_ros(
-    timelines: list[Timeline], tpots: dict[str, list[float]],
-) -> Iterator[Finding]:
-    ours = {'through ROS': tuple(t.tpot_s for t in timelines),
-            'by the node': tuple(t.stats['tpot_s'] for t in timelines),
-            'engine alone': tuple(tpots['engine']), 'bare llama.cpp': tuple(tpots['bare'])}
-    for name, seconds in ours.items():
-        yield Figure(f'TPOT, {name}', 's', seconds)
-    cost = ratio('TPOT, through ROS / engine alone', ours['through ROS'], ours['engine alone'],
-                 Target(MAX_TPOT_RATIO))
-    yield cost
-    yield ratio('TPOT, through ROS / bare llama.cpp', ours['through ROS'],
-                ours['bare llama.cpp'])
-    yield Plot(
-        'request_tpot', f'A token through ROS takes {cost.median:.2f} times as long as without',
-        'bars',
-        (Series('TPOT', tuple(median(seconds) * 1e3 for seconds in ours.values()), style='ours'),),
-        x_label='time per token [ms], medians', labels=tuple(ours))

@@ -62,6 +62,8 @@ class System(Protocol):
     """Something that answers prompts, one at a time, with the model loaded."""
 
     name: str
+    stops_prefill: bool
+    """Whether giving up ends a prefill before its end."""
 
     def complete(self, prompt: Prompt) -> Answer:
         """

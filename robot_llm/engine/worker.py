@@ -12,6 +12,7 @@ from robot_llm.engine.pulse import Pulse
 from robot_llm.engine.request_queue import RequestQueue
 from robot_llm.engine.runtime import Runtime
 from robot_llm.errors import EngineHungError, ModelLoadError
+from robot_llm.thread_name import show_thread_name
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """
@@ -117,6 +118,7 @@ class Worker:
     # Everything below runs on the worker thread.
 
     def _run(self) -> None:
+        show_thread_name()
         runtime: Runtime | None = None
         try:
             runtime = self._runtime = self._open_runtime(self._should_stop)

@@ -12,6 +12,7 @@ from rclpy.executors import (
     Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor)
 from rclpy.signals import SignalHandlerOptions
 from robot_llm.ros.node import RobotLlmNode
+from robot_llm.thread_name import show_thread_name
 
 ANSWER_TIMEOUT_S: Final = 0.5
 """How long the end of the process waits for the last results; it may take a second in all."""
@@ -91,6 +92,7 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
 
 
 def _spin(node: RobotLlmNode, executor: Executor, failures: list[BaseException]) -> None:
+    show_thread_name()
     try:
         node.autostart()
         executor.spin()

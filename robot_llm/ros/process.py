@@ -23,12 +23,14 @@ def profiles_for(model: Path) -> Path:
 
 def start_node(
     model: Path, namespace: str, log: Any, parameters: Mapping[str, object] | None = None,
+    *, module: str = 'robot_llm.ros.main',
 ) -> subprocess.Popen[bytes]:
     """
     Start the node; it configures and activates itself.
 
     :param log: file for everything that it writes
     :param parameters: by full name, over the defaults
+    :param module: whose ``main`` it is; another one than the robot's to measure or to disturb it
     """
     chosen = {'model.path': model, 'profiles.folder': profiles_for(model), **(parameters or {})}
     arguments = ['--ros-args', '-r', f'__ns:={namespace}']
@@ -36,7 +38,7 @@ def start_node(
         text = str(value).lower() if isinstance(value, bool) else value
         arguments += ['-p', f'{name}:={text}']
     return subprocess.Popen(
-        [sys.executable, '-m', 'robot_llm.ros.main', *arguments],
+        [sys.executable, '-m', module, *arguments],
         stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
 

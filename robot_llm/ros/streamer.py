@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Restarted, Started
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Output, Session
+from robot_llm.thread_name import show_thread_name
 
 Callback = Callable[[], object]
 
@@ -104,6 +105,7 @@ class Streamer:
     # Everything below runs on the streamer's thread.
 
     def _run(self) -> None:
+        show_thread_name()
         while True:
             self._run_timers()
             try:
