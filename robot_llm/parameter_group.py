@@ -61,7 +61,8 @@ class EngineSettings(Group):
     # One step of a controller that runs at 30 Hz.
     max_stall_s: Annotated[float, Field(
         ge=0.001, le=10.0, json_schema_extra={'is_live': True}, description=(
-            'How long a stop may wait for a prefill chunk where none can be aborted (GPU) [s].'),
+            'How long a stop may wait for a call of the model where none can be aborted (GPU), '
+            'in prefill and answer; at least 1.25 times what one token takes [s].'),
     )] = 0.03
     use_abort_callback: Annotated[bool, Field(
         description='Stop inside a running llama_decode; works on the CPU only.')] = True

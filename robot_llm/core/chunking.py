@@ -1,10 +1,11 @@
-"""How many tokens the next prefill chunk may carry, so that a stop is obeyed in time."""
+"""How many tokens the next decode may carry, so that a stop is obeyed in time."""
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 STEP: Final = 16
-"""Sizes are multiples of it [tokens]; fewer leave a GPU idle."""
+"""Larger sizes are multiples of it [tokens]; fewer leave a GPU idle."""
 
 BEATS_S: Final = 1.0
 """
@@ -19,42 +20,85 @@ ABORTABLE: Final = 64
 WINDOW: Final = 3
 """Measurements of which the middle one counts, so that a single slow one changes nothing."""
 
+TOKEN_SHARE: Final = 1.25
+"""
+How long a call may always take, in the time of one token.
+
+No call is shorter than one token. Where that alone is about the bound and further tokens cost
+little (a large model on a GPU), to take them one by one would end a stop a few milliseconds
+sooner, and take many times as long.
+"""
+DOUBT: Final = 200
+"""So many calls of one token in a row, and two are tried: what made them slow may be over."""
+
 
 class ChunkSizer:
     """
-    Follows the measured prefill rate; before the first measurement it is careful.
+    Follows the measured times; before the first measurement it is careful.
 
-    A chunk's time is a fixed part and a part per token. The mean over a chunk that was too small
-    is then too slow, and the size grows towards the bound from below, a step per measurement.
+    A call's time is a fixed part and a part per token. From ``STEP`` tokens on the size is what
+    the mean time per token affords: the mean over a chunk that was too small is too slow, so the
+    size grows towards the bound from below. Below, where that would stop too early, a line
+    through the times of one token and of a few says how many more fit.
 
     :param largest: of a chunk [tokens], >= 1
-    :param is_abortable: whether a running chunk can be ended, so that the bound need not hold it
-    :param max_stall_s: how long a chunk may take otherwise [s]
+    :param is_abortable: whether a running call can be ended, so that the bound need not hold it
+    :param max_stall_s: how long a call may take otherwise [s]
     """
 
     def __init__(self, *, largest: int, is_abortable: bool, max_stall_s: float) -> None:
         self.largest = largest
         self._is_abortable = is_abortable
-        self._smallest = ABORTABLE if is_abortable else STEP
         self.set_max_stall(max_stall_s)
         self._seconds_per_token: deque[float] = deque(maxlen=WINDOW)
+        self._single_s: deque[float] = deque(maxlen=WINDOW)
+        self._further_s: deque[float] = deque(maxlen=WINDOW)
+        self._num_single = self._num_last = 0
 
     def set_max_stall(self, max_stall_s: float) -> None:
-        """Let the next chunks obey another bound [s]; any thread."""
-        self._bound_s = BEATS_S if self._is_abortable else max_stall_s
+        """Let the next calls obey another bound [s]; any thread."""
+        self._max_stall_s = max_stall_s
+
+    @property
+    def bound_s(self) -> float:
+        """How long a call may take [s]."""
+        if self._is_abortable:
+            return BEATS_S
+        single_s = _middle(self._single_s) if self._single_s else 0.0
+        return max(self._max_stall_s, TOKEN_SHARE * single_s)
 
     @property
     def size(self) -> int:
         """What the next chunk may carry at most [tokens]."""
-        smallest = min(self._smallest, self.largest)
+        smallest = min(ABORTABLE if self._is_abortable else STEP, self.largest)
         if not self._seconds_per_token:
             return smallest
-        measured = sorted(self._seconds_per_token)
-        # Of two the slower one.
-        affordable = self._bound_s / max(measured[len(measured) // 2], 1e-9)
+        affordable = self.bound_s / max(_middle(self._seconds_per_token), 1e-9)
         if affordable >= self.largest:
             return self.largest
-        return max(int(affordable) // STEP * STEP, smallest)
+        if self._is_abortable or affordable >= smallest:
+            return max(int(affordable) // STEP * STEP, smallest)
+        return min(self._few(affordable), smallest)
+
+    def _few(self, affordable: float) -> int:
+        """Return how many tokens fit where they are fewer than ``STEP``; at least one."""
+        size = affordable
+        if self._single_s and self._further_s:
+            spare_s = self.bound_s - _middle(self._single_s)
+            by_line = 1 + spare_s / max(_middle(self._further_s), 1e-9)
+            # The mean errs towards its own size: it is too small on the way up, too large on the
+            # way down. The line is a difference of noisy times: no more than doubled at once.
+            sure = affordable if affordable >= self._num_last else 1
+            size = max(min(by_line, 2 * affordable), sure)
+        return max(int(size), 2 if self._num_single >= DOUBT else 1)
+
+    def limit(self, num_tokens: int) -> int:
+        """
+        Return how many tokens a call outside the prefill may carry.
+
+        :param num_tokens: what it could carry if nothing had to be bounded
+        """
+        return num_tokens if self._is_abortable else min(self.size, num_tokens)
 
     def learn(self, num_tokens: int, elapsed_s: float) -> None:
         """
@@ -63,8 +107,28 @@ class ChunkSizer:
         A remainder that is much shorter than a chunk says little of the rate, unless it took too
         long all the same.
 
-        :param num_tokens: how many were evaluated in one decode
+        :param num_tokens: how many were evaluated in one call
         :param elapsed_s: from the call until the device had finished [s]
         """
-        if 2 * num_tokens >= self.size or elapsed_s > self._bound_s:
+        size, bound_s = self.size, self.bound_s
+        self.learn_few(num_tokens, elapsed_s)
+        if 2 * num_tokens >= size or (num_tokens > 1 and elapsed_s > bound_s):
             self._seconds_per_token.append(elapsed_s / num_tokens)
+            self._num_last = num_tokens
+
+    def learn_few(self, num_tokens: int, elapsed_s: float) -> None:
+        """Take the time of a call with a few tokens into account, in the prefill or behind it."""
+        if num_tokens == 1:
+            self._single_s.append(elapsed_s)
+            self._num_single += 1
+        elif num_tokens <= STEP and self._single_s:
+            if self._num_single >= DOUBT:
+                self._further_s.clear()
+            self._num_single = 0
+            self._further_s.append(
+                (elapsed_s - _middle(self._single_s)) / (num_tokens - 1))
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Return the middle value, of two the larger one."""
+    return sorted(values)[len(values) // 2]

@@ -120,8 +120,8 @@ class Generation:
             position = end
         self._mark(Stage.PREFILLED)
 
-    def _decode(self, token_ids: Sequence[int], *, num_rows: int) -> None:
-        self._runtime.decode(token_ids, num_rows=num_rows)
+    def _extend(self, token_ids: Sequence[int], *, num_rows: int) -> None:
+        self._runtime.extend(token_ids, num_rows=num_rows)
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:
@@ -130,7 +130,9 @@ class Generation:
         log_probs, num_calls = score_words(
             self._backend, self._compiled.decision_set,
             position=self._runtime.cache.num_tokens,
-            first_branch=self._runtime.first_branch)
+            first_branch=self._runtime.first_branch,
+            max_tokens=self._runtime.chunks.limit(self._backend.n_batch),
+            check_stop=self._check_stop)
         self._counts.num_decode_calls += num_calls
         self._request.evidence = Evidence(
             log_probs, self._hidden, self._request.scene.description)
@@ -167,13 +169,16 @@ class Generation:
 
     def _decode_with_draft(self, pending: Sequence[int], answer: Answer) -> Sequence[int]:
         """Evaluate what is certain, and behind it what is worth guessing; return the guess."""
-        room = min(answer.room - 1, self._backend.n_batch - len(pending))
+        limit = self._runtime.chunks.limit
+        while len(pending) > (most := limit(self._backend.n_batch)):
+            # Nothing else bounds a stop here, and what is forced may be many tokens.
+            self._extend(pending[:most], num_rows=1)
+            pending = pending[most:]
+            self._check_stop()
+        room = min(answer.room - 1, most - len(pending))
         draft = self._speculator.propose(
             max_tokens=max(room, 0), num_allowed=answer.num_allowed)
-        started_s = self._clock()
-        self._decode([*pending, *draft], num_rows=1 + len(draft))
-        self._runtime.decode_cost.observe(
-            len(pending) + len(draft), self._clock() - started_s)
+        self._extend([*pending, *draft], num_rows=1 + len(draft))
         self._counts.num_draft_tokens += len(draft)
         return draft
 

@@ -156,8 +156,11 @@ class Runtime:
         self._check_stop()
         self.decode(token_ids, probe=-1)
         self._check_stop()
-        self.prefill(token_ids)
         self.decode(token_ids[:1])
+        # The second call of each shape is timed: it takes what every later one takes.
+        for count in (1, STEP):
+            self._check_stop()
+            self.prefill(token_ids[:count])
         self.cache.clear()
 
     def _check_stop(self) -> None:
@@ -200,6 +203,14 @@ class Runtime:
         started_s = self._clock()
         self.decode(token_ids, probe=probe)
         self.chunks.learn(len(token_ids), self._clock() - started_s)
+
+    def extend(self, token_ids: Sequence[int], *, num_rows: int) -> None:
+        """Evaluate a few tokens of an answer, and learn what they cost; else like ``decode``."""
+        started_s = self._clock()
+        self.decode(token_ids, num_rows=num_rows)
+        elapsed_s = self._clock() - started_s
+        self.decode_cost.observe(len(token_ids), elapsed_s)
+        self.chunks.learn_few(len(token_ids), elapsed_s)
 
     def decode(
         self, token_ids: Sequence[int], *, probe: int | None = None, num_rows: int = 1,

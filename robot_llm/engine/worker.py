@@ -92,7 +92,7 @@ class Worker:
         self.requests.abandon()
 
     def set_max_stall(self, max_stall_s: float) -> None:
-        """Let the next prefill chunks obey ``engine.max_stall_s``; any thread."""
+        """Let the next calls of the model obey ``engine.max_stall_s``; any thread."""
         if self._runtime is not None:
             self._runtime.chunks.set_max_stall(max_stall_s)
 

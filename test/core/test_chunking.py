@@ -2,7 +2,8 @@
 
 
 import pytest
-from robot_llm.core.chunking import ABORTABLE, BEATS_S, ChunkSizer, STEP
+from robot_llm.core.chunking import (
+    ABORTABLE, BEATS_S, ChunkSizer, DOUBT, STEP, TOKEN_SHARE)
 
 
 def sizer(largest=512, is_abortable=False):
@@ -25,8 +26,16 @@ def test_nothing_measured_is_the_smallest_chunk():
     assert sizer(largest=5).size == 5
 
 
+def warm(seconds, **options):
+    """Return a sizer that has seen what configure shows it: one token, and a few."""
+    chunks = sizer(**options)
+    for num_tokens in (1, STEP):
+        chunks.learn(num_tokens, seconds(num_tokens))
+    return chunks
+
+
 @pytest.mark.parametrize(('fixed_s', 'per_token_s'), [
-    (0.0, 0.0025), (0.004, 0.0001), (0.008, 0.00001), (0.02, 0.0005), (0.0, 0.1)])
+    (0.004, 0.0001), (0.008, 0.00001), (0.02, 0.0005)])
 def test_the_size_reaches_the_bound_and_stays_there(fixed_s, per_token_s):
     def seconds(num_tokens):
         return fixed_s + num_tokens * per_token_s
@@ -40,6 +49,69 @@ def test_the_size_reaches_the_bound_and_stays_there(fixed_s, per_token_s):
     assert settled == 512 or seconds(settled + 2 * STEP) > 0.03
     # On the way up no chunk took longer than the bound, the smallest excepted.
     assert all(seconds(size) <= 0.03 for size in sizes if size > STEP)
+
+
+@pytest.mark.parametrize(('fixed_s', 'per_token_s', 'expected'), [
+    (0.0, 0.0024, 12), (0.0, 0.007, 4), (0.003, 0.007, 3), (0.0205, 0.0009, 10)])
+def test_a_slow_device_gets_fewer_tokens_than_a_step(fixed_s, per_token_s, expected):
+    def seconds(num_tokens):
+        return fixed_s + num_tokens * per_token_s
+
+    chunks = warm(seconds)
+    sizes = run(chunks, 2000, seconds)
+    assert chunks.size == expected
+    # Configure has shown enough: no chunk of a goal is over the bound.
+    assert all(seconds(size) <= 0.03 for size in sizes)
+
+
+@pytest.mark.parametrize('token_s', [0.016, 0.1])
+def test_a_token_stands_alone_where_two_take_longer_but_for_a_try_now_and_then(token_s):
+    sizes = run(warm(lambda n: n * token_s), 2 * DOUBT, lambda n: n * token_s)
+    assert set(sizes) == {1, 2}
+    assert sizes.count(2) == 1
+
+
+def test_a_device_whose_every_call_takes_longer_than_the_bound_keeps_its_step():
+    def seconds(num_tokens):
+        return 0.04 + num_tokens * 0.0003
+
+    chunks = warm(seconds)
+    assert set(run(chunks, 300, seconds)) == {STEP, 300 % STEP}
+    assert seconds(STEP) <= chunks.bound_s == TOKEN_SHARE * seconds(1)
+
+
+def test_what_made_a_few_tokens_slow_may_pass():
+    def seconds(num_tokens):
+        return 0.0185 + num_tokens * 0.001
+
+    chunks = warm(seconds)
+    assert chunks.size == 11
+    while chunks.size > 1:
+        chunks.learn(chunks.size, 0.3)
+    # One token says nothing of a second one: without a try this would stay so for ever.
+    assert run(chunks, DOUBT, seconds) == [1] * DOUBT
+    assert run(chunks, 2, seconds) == [2]
+    run(chunks, 100, seconds)
+    assert chunks.size >= 10
+
+
+def test_a_call_outside_the_prefill_is_bounded_where_it_cannot_be_aborted():
+    assert warm(lambda n: n * 0.007).limit(2048) == 4
+    assert warm(lambda n: n * 0.007).limit(3) == 3
+    assert warm(lambda n: n * 0.007, is_abortable=True).limit(2048) == 2048
+
+
+def test_the_tokens_of_an_answer_teach_what_one_token_takes():
+    chunks = warm(lambda n: 0.019 + n * 0.001)
+    for _ in range(3):
+        chunks.learn_few(1, 0.05)
+    assert chunks.bound_s == TOKEN_SHARE * 0.05
+    # And nothing of the prefill's rate.
+    large = warm(lambda n: 0.0001 * n)
+    before = large.size
+    for _ in range(3):
+        large.learn_few(1, 0.02)
+    assert large.size == before
 
 
 def test_a_device_that_became_slower_gets_smaller_chunks_within_two():
