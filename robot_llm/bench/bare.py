@@ -25,10 +25,13 @@ class BareLoop:
         context = llama.llama_context_default_params()
         context.n_ctx, context.n_batch = n_ctx, n_batch
         context.n_threads = context.n_threads_batch = n_threads
-        self._context = llama.llama_init_from_model(self._model, context)
-        self._memory = llama.llama_get_memory(self._context)
-        self._n_batch = n_batch
-        self._n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(self._model))
+        self._use(llama.llama_init_from_model(self._model, context), n_batch)
+
+    def _use(self, context: llama.llama_context_p, n_batch: int) -> None:
+        model = llama.llama_get_model(context)
+        self._context, self._n_batch = context, n_batch
+        self._memory = llama.llama_get_memory(context)
+        self._n_vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
 
     def evaluate(self, token_ids: Sequence[int]) -> NDArray[np.float32]:
         """
@@ -87,6 +90,24 @@ class BareLoop:
         """Free context and model."""
         llama.llama_free(self._context)
         llama.llama_model_free(self._model)
+
+
+class GuestLoop(BareLoop):
+    """
+    The same loop in a context that somebody else made: same buffers, same place in the memory.
+
+    :param context: the owner's; what it holds is lost, and only the owner frees it
+    """
+
+    def __init__(self, context: llama.llama_context_p, *, n_batch: int) -> None:
+        self._use(context, n_batch)
+
+    def clear(self) -> None:
+        """Forget the first sequence; the owner's others stay."""
+        llama.llama_memory_seq_rm(self._memory, 0, -1, -1)
+
+    def close(self) -> None:
+        """Leave the context to its owner."""
 
 
 class Binding:

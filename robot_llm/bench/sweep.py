@@ -42,13 +42,18 @@ class Point(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what only this suite takes."""
-    parser.add_argument('--lengths', type=_lengths, metavar='N,N,…',
+    parser.add_argument('--lengths', type=parse_lengths, metavar='N,N,…',
                         help='prompt lengths [tokens]; at least three; default: '
                         f'{",".join(map(str, LENGTHS))}, as far as --n-ctx allows')
     add_constant_options(parser)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """
+    Read prompt lengths from a command line, in their order.
+
+    :raises ArgumentTypeError: if there are fewer than three, or one too short
+    """
     lengths = tuple(sorted({int(part) for part in text.split(',')}))
     if len(lengths) < 3 or lengths[0] < 64:
         raise argparse.ArgumentTypeError(f'{text}: give three lengths or more, from 64 tokens on')

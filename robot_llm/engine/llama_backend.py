@@ -75,6 +75,11 @@ class LlamaCppBackend:
         return self._uses_abort and not self._has_gpu_layers
 
     @property
+    def context(self) -> llama.llama_context_p:
+        """llama.cpp's own handle, for whoever measures beside us; None before ``open_context``."""
+        return self._context
+
+    @property
     def n_ctx(self) -> int:
         """How many tokens one request may use."""
         return self._settings.n_ctx

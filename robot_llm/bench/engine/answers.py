@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from robot_llm.bench.engine.decoding import num_detail_decodes
 from robot_llm.bench.engine.reference import reference
 from robot_llm.bench.engine.rig import Answered, Rig
 from robot_llm.bench.engine.scale import Scale
-from robot_llm.bench.engine.speed import num_detail_decodes
 from robot_llm.bench.sample import Figure, Target, yes_or_no
 from robot_llm.engine.runtime import Runtime
 

@@ -1,8 +1,11 @@
 """How the time to the first token grows with the prompt, against the same tokens in one batch."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
+from typing import Final
 
+import numpy as np
 from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
 from robot_llm.bench.fit import fit_lengths, LengthFit
@@ -11,41 +14,90 @@ from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.sample import Figure, ratio, Target
 from robot_llm.bench.suite import Finding
 
+NUM_DRAWS: Final = 200
+"""From the measured pairs: enough for a middle half of the slope."""
+OURS: Final = 'engine'
+BARE: Final = 'bare'
+
+
+@dataclass(slots=True)
+class Runs:
+    """All runs of one length, in their order; ours and the bare one after the other."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], BARE: []})
+    num_tokens: list[int] = field(default_factory=list)
+    """That were evaluated."""
+    memory: list[float] = field(default_factory=list)
+    """Peak [bytes]."""
+
 
 def length(rig: Rig, scale: Scale) -> Iterator[Finding]:
     """Yield the time to the decision by prompt length, both fits, the slopes, peak memory."""
     room = rig.settings.model.n_ctx - 2
-    lengths = [tokens for tokens in scale.lengths if tokens <= room]
-    seconds: dict[str, list[float]] = {'engine': [], 'bare': []}
-    num_tokens: list[int] = []
-    for tokens in lengths:
-        ours, bare, memory = [], [], []
-        for _ in range(scale.length_runs):
-            prompt = rig.filler(tokens)
-            reset_peak()
-            request = rig.run(rig.request(prompt, max_tokens=2)).request
-            memory.append(float(rss_bytes()[1]))
-            num_tokens.append(request.counts.num_prefilled_tokens)
-            ours.append(request.clock.ttft_s)
-            # The same tokens behind the same cached ones.
-            bare.append(rig.bare.prefill_s(
-                rig.prompt_ids(prompt), num_cached=request.counts.num_cached_tokens))
+    runs = {tokens: Runs() for tokens in scale.lengths if tokens <= room}
+    _measure(rig, min(runs), Runs())  # warms up
+    # Round by round, so that a slower minute is not one length's alone.
+    for index in range(max(map(scale.runs_of, runs))):
+        for tokens, found in runs.items():
+            if index < scale.runs_of(tokens):
+                _measure(rig, tokens, found)
+    for tokens, found in runs.items():
+        ours, bare = found.seconds[OURS], found.seconds[BARE]
         yield Figure(f'ttft, prompt of {tokens} tokens', 's', tuple(ours))
         yield ratio(f'ttft / one batch, prompt of {tokens} tokens', ours, bare)
-        yield Figure(f'peak memory, prompt of {tokens} tokens', 'bytes', tuple(memory),
+        yield Figure(f'peak memory, prompt of {tokens} tokens', 'bytes', tuple(found.memory),
                      note='engine, bare loop and binding together')
-        seconds['engine'] += ours
-        seconds['bare'] += bare
-    if len(lengths) < 3:
+    if len(runs) < 3:
         return
-    fits = {name: fit_lengths(num_tokens, values) for name, values in seconds.items()}
-    for name, fit in fits.items():
-        yield from _fit_figures(name, fit)
-    yield _plot(lengths, {
-        'robot_llm': _by_length(seconds['engine'], len(lengths)),
-        'llama.cpp, one batch': _by_length(seconds['bare'], len(lengths))})
-    yield Figure('ttft fit, slope, engine / bare', 'x',
-                 (fits['engine'].b_s / fits['bare'].b_s,), Target(1 / 0.95))
+    for name in (OURS, BARE):
+        yield from _fit_figures(name, _fit(runs.values(), name))
+    yield _plot(list(runs), {
+        'robot_llm': [found.seconds[OURS] for found in runs.values()],
+        'llama.cpp, one batch': [found.seconds[BARE] for found in runs.values()]})
+    yield Figure('ttft fit, slope, engine / bare', 'x', slope_ratios(list(runs.values())),
+                 Target(1 / 0.95), note=f'{NUM_DRAWS} draws from the pairs of runs')
+
+
+def _measure(rig: Rig, tokens: int, found: Runs) -> None:
+    """Evaluate a prompt of this length once with the engine and once with the bare loop."""
+    prompt = rig.filler(tokens)
+    reset_peak()
+    request = rig.run(rig.request(prompt, max_tokens=2)).request
+    found.memory.append(float(rss_bytes()[1]))
+    found.num_tokens.append(request.counts.num_prefilled_tokens)
+    found.seconds[OURS].append(request.clock.ttft_s)
+    # The same tokens behind the same cached ones.
+    found.seconds[BARE].append(rig.bare.prefill_s(
+        rig.prompt_ids(prompt), num_cached=request.counts.num_cached_tokens))
+
+
+def _fit(runs: Iterable[Runs], name: str) -> LengthFit:
+    pairs = [pair for found in runs for pair in zip(found.num_tokens, found.seconds[name])]
+    return fit_lengths(*zip(*pairs))
+
+
+def slope_ratios(runs: Sequence[Runs]) -> tuple[float, ...]:
+    """
+    Return how the slope of the engine's fit stands to the bare loop's, with its uncertainty.
+
+    From a few runs of a few lengths the line and the square are told apart badly, and one slow run
+    moves the slope by more than what is looked for. So the runs of each length are drawn again,
+    with repetition and in pairs, and both fits made of every draw.
+
+    :returns: shape (NUM_DRAWS,); the same for the same runs
+    """
+    random = np.random.default_rng(0)
+    ratios = []
+    for _ in range(NUM_DRAWS):
+        drawn = []
+        for found in runs:
+            places = random.integers(len(found.num_tokens), size=len(found.num_tokens))
+            drawn.append(Runs(
+                {name: [values[place] for place in places]
+                 for name, values in found.seconds.items()},
+                [found.num_tokens[place] for place in places]))
+        ratios.append(_fit(drawn, OURS).b_s / _fit(drawn, BARE).b_s)
+    return tuple(ratios)
 
 
 def _fit_figures(name: str, fit: LengthFit) -> Iterator[Figure]:
@@ -53,12 +105,7 @@ def _fit_figures(name: str, fit: LengthFit) -> Iterator[Figure]:
     yield Figure(f'ttft fit b, {name}', 's/token', (fit.b_s,))
     yield Figure(f'ttft fit c, {name}', 's/token^2', (fit.c_s,))
     yield Figure(f'ttft fit, explained variance, {name}', '', (fit.r_squared,),
-                 Target(0.99, is_floor=True) if name == 'engine' else None)
-
-
-def _by_length(values: Sequence[float], num_lengths: int) -> list[Sequence[float]]:
-    step = len(values) // num_lengths
-    return [values[start:start + step] for start in range(0, len(values), step)]
+                 Target(0.99, is_floor=True) if name == OURS else None)
 
 
 def _plot(lengths: Sequence[int], seconds: Mapping[str, Sequence[Sequence[float]]]) -> Plot:

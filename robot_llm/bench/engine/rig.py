@@ -60,9 +60,10 @@ class Rig:
         self.drive = load_profiles(profiles, require_heads=False)['drive']
         self._numbers = count()
         self.runtime = self.make()
-        same = {'n_ctx': model.n_ctx, 'n_batch': model.n_batch, 'n_threads': self.n_threads}
-        self.bare = BareLoop(model.path, **same)
-        self.binding = Binding(model.path, **same)
+        self.same = {'n_ctx': model.n_ctx, 'n_batch': model.n_batch, 'n_threads': self.n_threads}
+        """What every context here is made with."""
+        self.bare = BareLoop(model.path, **self.same)
+        self.binding = Binding(model.path, **self.same)
 
     def close(self) -> None:
         """Free all three."""

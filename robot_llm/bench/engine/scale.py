@@ -1,7 +1,10 @@
 """How much is measured: all of it within a quarter of an hour, or a first look in two minutes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+MOST_LENGTH_RUNS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,8 +12,13 @@ class Scale:
     """Runs, lengths and counts of one pass over the engine's suite."""
 
     num_runs: int
+    num_contexts: int
+    """How often the contexts are made anew between whose tokens the time is compared."""
+    num_slices: int
+    """Short answers of each of them."""
+    slice_tokens: int
     num_tokens: int
-    """Of a generated answer."""
+    """Of a longer answer."""
     prefill_tokens: int
     reuse_tokens: int
     num_stops: int
@@ -20,6 +28,7 @@ class Scale:
     lengths: tuple[int, ...]
     """Of the prompts in the fit [tokens]."""
     length_runs: int
+    """Of the longest prompt; of shorter ones up to ``MOST_LENGTH_RUNS`` times as many."""
     num_scenes: int
     """Of which the profile ``drive`` says something."""
     word_counts: tuple[int, ...]
@@ -29,11 +38,21 @@ class Scale:
         """Return the same with other repetitions."""
         return replace(self, num_runs=num_runs)
 
+    def with_lengths(self, lengths: Sequence[int] | None) -> 'Scale':
+        """Return the same with other prompts; None changes nothing."""
+        return replace(self, lengths=tuple(lengths)) if lengths else self
+
+    def runs_of(self, num_tokens: int) -> int:
+        """Return how often a prompt of this length is measured: short ones are cheap, and vary."""
+        return self.length_runs * min(max(max(self.lengths) // num_tokens, 1), MOST_LENGTH_RUNS)
+
 
 FULL: Final = Scale(
-    num_runs=7, num_tokens=128, prefill_tokens=1024, reuse_tokens=1024, num_stops=100,
-    chunks=(32, 128, 512), lengths=(128, 256, 512, 1024, 2048, 4096), length_runs=2,
-    num_scenes=6, word_counts=(2, 4, 8, 16, 32))
+    num_runs=7, num_contexts=4, num_slices=12, slice_tokens=32, num_tokens=128,
+    prefill_tokens=1024, reuse_tokens=1024, num_stops=100, chunks=(32, 128, 512),
+    lengths=(128, 256, 512, 1024, 2048, 4096), length_runs=2, num_scenes=6,
+    word_counts=(2, 4, 8, 16, 32))
 QUICK: Final = Scale(
-    num_runs=3, num_tokens=48, prefill_tokens=384, reuse_tokens=384, num_stops=10,
-    chunks=(128,), lengths=(128, 256, 512), length_runs=2, num_scenes=3, word_counts=(2, 8, 32))
+    num_runs=3, num_contexts=2, num_slices=5, slice_tokens=32, num_tokens=48,
+    prefill_tokens=384, reuse_tokens=384, num_stops=10, chunks=(128,),
+    lengths=(128, 256, 512), length_runs=2, num_scenes=3, word_counts=(2, 8, 32))

@@ -1,65 +1,20 @@
-"""What the engine adds to llama.cpp's own time: per token, and per prompt."""
+"""What the engine adds to llama.cpp's own time for a prompt, and what its cache saves."""
 
 from collections.abc import Iterator
-from typing import Final
 
-from robot_llm.bench.engine.rig import Rig, word_of
+from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
-from robot_llm.bench.prompts import STORY, TALK
+from robot_llm.bench.prompts import TALK
 from robot_llm.bench.sample import Figure, interleave, ratio, Target
-from robot_llm.core.request import Request
 from robot_llm.engine.runtime import Runtime
-from robot_llm.roofline import prefill_floor_s, tpot_floor_s
-
-PLAIN: Final = {'speculation.policy': 'off'}
-"""One decode per token, like the loop beside it."""
-
-
-def num_detail_decodes(request: Request) -> int:
-    """Return how many decodes the detail took: all but the prompt's."""
-    return request.counts.num_decode_calls - request.counts.num_prefill_chunks
-
-
-def decode(rig: Rig, scale: Scale) -> Iterator[Figure]:
-    """Yield the time per token: ours, the bare loop's in equal batches, the binding's."""
-    token_ids = rig.prompt_ids(STORY)
-    with rig.opened(PLAIN, TALK) as plain:
-        def answer(runtime: Runtime) -> Request:
-            return rig.run(rig.request(STORY, max_tokens=scale.num_tokens), runtime).request
-
-        first = answer(plain)
-        num_tokens, num_decodes = first.counts.num_completion_tokens, num_detail_decodes(first)
-        word = plain.profiles[TALK.name].decision_set[word_of(first)]
-        values = interleave({
-            'engine, one token a decode': lambda: answer(plain).clock.tpot_s,
-            'bare loop': lambda: rig.bare.decode_s(
-                token_ids, [*word.token_ids, *word.separator_ids], num_decodes) / (num_tokens - 1),
-            'engine as it is set': lambda: answer(rig.runtime).clock.tpot_s,
-            'llama_cpp.Llama': lambda: rig.binding.tpot_s(
-                TALK.static_prompt, STORY, scale.num_tokens),
-        }, num_runs=scale.num_runs)
-    for name, seconds in values.items():
-        yield Figure(f'tpot, {name}', 's', seconds)
-    bare = values['bare loop']
-    yield ratio('tpot, engine / bare loop', values['engine, one token a decode'], bare,
-                Target(1.03), note=(
-                    f'{num_tokens} tokens in {num_decodes} decodes; the loop does the same'))
-    yield ratio('tpot, engine as it is set / bare loop', values['engine as it is set'], bare)
-    yield ratio('tpot, llama_cpp.Llama / bare loop', values['llama_cpp.Llama'], bare)
-    shape, info = rig.runtime.backend.info.shape, rig.runtime.backend.info
-    if rig.constants.bandwidth and shape is not None:
-        depth = len(token_ids) + num_tokens / 2
-        floor_s = tpot_floor_s(shape.read_per_token, int(depth * info.kv_bytes_per_token),
-                               rig.constants.bandwidth)
-        for name in ('engine, one token a decode', 'bare loop'):
-            yield Figure(f'tpot, floor / {name}', '%',
-                         tuple(100 * floor_s / seconds for seconds in values[name]))
+from robot_llm.roofline import prefill_floor_s
 
 
 def prefill(rig: Rig, scale: Scale) -> Iterator[Figure]:
     """Yield the prefill rate in chunks, with and without the abort callback, and in one batch."""
     with rig.opened({'engine.use_abort_callback': False}, TALK) as by_chunks:
         chunks: dict[str, int] = {}
+        bound_s = by_chunks.chunks.bound_s
 
         def in_chunks(name: str, runtime: Runtime) -> float:
             request = rig.run(rig.request(rig.filler(scale.prefill_tokens), max_tokens=2),
@@ -86,7 +41,8 @@ def prefill(rig: Rig, scale: Scale) -> Iterator[Figure]:
     yield ratio(
         'prefill rate, without abort callback / one batch',
         values['engine without abort callback'], values['bare, one batch'],
-        note=f'{chunks["chunks"]} chunks: what a bounded stop costs where only chunks bound it')
+        note=f'{chunks["chunks"]} chunks of at most {bound_s * 1e3:.0f} ms: '
+             'what a bounded stop costs where only chunks bound it')
     shape = rig.runtime.backend.info.shape
     if rig.constants.flops and shape is not None:
         # The output matrix is multiplied for the last token alone: too little to count here.

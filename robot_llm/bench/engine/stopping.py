@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from queue import SimpleQueue
 import time
+from typing import Any, Final
 
+from robot_llm.bench.engine.answers import GOAL, MAX_TOKENS, SCENES
 from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
 from robot_llm.bench.plot import Plot, Series
@@ -13,8 +15,12 @@ from robot_llm.bench.suite import Finding
 from robot_llm.core.event import Decided, Delta, Event, Finished, Started
 from robot_llm.core.request import FinishReason, Request, RequestStatus
 from robot_llm.core.timing import Stage
+from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.worker import Worker
 
+ABORT: Final = 'abort callback'
+TEXT: Final = 'free text'
+JSON: Final = 'JSON'
 ENOUGH_FOR_P99 = 100
 EVENT_TIMEOUT_S = 120.0
 """A worker that says nothing for so long has died; the longest chunk takes seconds."""
@@ -38,16 +44,29 @@ class Stops:
 
     def __init__(self, rig: Rig, changes: Mapping[str, object]) -> None:
         self._rig = rig
+        self.calls_s: list[float] = []
+        """What every decode of the model took, in the prefill and behind it."""
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._worker = Worker(
-            lambda should_stop: rig.make(changes, TALK), self._events.put, time.monotonic,
-            policy='queue', max_queue=1)
+            lambda should_stop: self._timed(rig.make(changes, TALK, rig.drive)),
+            self._events.put, time.monotonic, policy='queue', max_queue=1)
         self.runtime = self._worker.open()
         self._num_stops = 0
         self.rate = self._measure_rate()
         """Of the prefill [tokens/s]."""
         # Until then a stop surely meets the prefill.
         self._window_s = min(LATEST_STOP_S, PROMPT_TOKENS / 2 / self.rate)
+
+    def _timed(self, runtime: Runtime) -> Runtime:
+        decode = runtime.backend.decode
+
+        def timed(*arguments: Any, **options: Any) -> None:
+            started_s = time.monotonic()
+            decode(*arguments, **options)
+            self.calls_s.append(time.monotonic() - started_s)
+
+        runtime.backend.decode = timed  # type: ignore[method-assign]
+        return runtime
 
     def close(self) -> None:
         """Free the model."""
@@ -76,11 +95,13 @@ class Stops:
         time.sleep(0.005 + self._num_stops * GOLDEN % 1 * self._window_s)
         return self._stop(request)
 
-    def in_decode(self) -> Request:
-        """Stop one request somewhere between its sixth token and the seventh."""
-        request = self._rig.request(STORY, max_tokens=400)
+    def in_decode(self, what: str) -> Request:
+        """Stop one request behind its fourth piece of text, in JSON behind what is forced."""
+        request = self._rig.request(STORY, max_tokens=400) if what == TEXT else self._rig.request(
+            GOAL, profile=self._rig.drive, scene=SCENES[self._num_stops % len(SCENES)],
+            max_tokens=MAX_TOKENS)
         self._worker.requests.submit(request)
-        for _ in range(4):
+        for _ in range(4 if what == TEXT else 1):
             self._wait(Delta)
         self._num_stops += 1
         time.sleep(self._num_stops * GOLDEN % 1 * 2 * self.token_s)
@@ -109,7 +130,7 @@ def stopping(rig: Rig, scale: Scale) -> Iterator[Finding]:
 
 def _figures(rig: Rig, scale: Scale) -> Iterator[Figure]:
     for with_abort in (True, False):
-        way = 'abort callback' if with_abort else 'no abort callback'
+        way = ABORT if with_abort else 'no abort callback'
         for chunk in (0, *scale.chunks):
             changes: dict[str, object] = {'engine.use_abort_callback': with_abort}
             stops = Stops(rig, changes | (fixed_chunk(chunk) if chunk else {}))
@@ -129,27 +150,41 @@ def fixed_chunk(num_tokens: int) -> dict[str, object]:
 def _prefill_figures(
     rig: Rig, scale: Scale, stops: Stops, way: str, chunk: int,
 ) -> Iterator[Figure]:
-    is_slow = chunk > SLOW_CHUNK and way != 'abort callback'
+    is_slow = chunk > SLOW_CHUNK and way != ABORT
     num_stops = max(scale.num_stops // (5 if is_slow else 1), 1)
     requests = [stops.in_prefill() for _ in range(num_stops)]
     name = f'stop to idle, prefill, {way}, chunk {chunk or "default"}'
-    limit_s = rig.settings.engine.max_stall_s + PREFILL_SLACK_S
-    # A chunk that was fixed by hand promises nothing where only the chunk bounds a stop.
-    is_promised = not chunk or way == 'abort callback'
-    size = stops.runtime.chunks.size
-    note = '' if way == 'abort callback' else (
-        f'chunks of {size} tokens, {size / stops.rate * 1e3:.0f} ms each at the measured rate')
-    yield from _latencies(name, requests, Target(limit_s) if is_promised else None, note)
+    limit_s = rig.settings.engine.max_stall_s
+    note = ''
+    if way != ABORT:
+        # Fixed by hand it promises nothing.
+        limit_s = 0.0 if chunk else stops.runtime.chunks.bound_s
+        size = stops.runtime.chunks.size
+        note = (f'chunks of {size} tokens, {size / stops.rate * 1e3:.0f} ms each at the '
+                'measured rate')
+    yield from _latencies(name, requests, Target(limit_s + PREFILL_SLACK_S) if limit_s else None,
+                          note)
 
 
 def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[Figure]:
     stops.token_s = rig.run(rig.request(STORY, max_tokens=scale.num_tokens)).request.clock.tpot_s
-    requests = [stops.in_decode() for _ in range(scale.num_stops)]
-    yield from _latencies(f'stop to idle, decode, {way}', requests,
-                          Target(stops.token_s + DECODE_SLACK_S))
-    yield Figure(f'wasted tokens, {way}', '', tuple(
-        float(request.counts.num_wasted_tokens) for request in requests), Target(1.0),
-        statistic='max')
+    token_ms = f'{stops.token_s * 1e3:.0f} ms'
+    # What cannot be aborted may be several tokens, as many as a stop may wait for.
+    bound_s = stops.token_s if way == ABORT else stops.runtime.chunks.bound_s
+    wasted: list[float] = []
+    for what in (TEXT, JSON):
+        stops.calls_s.clear()
+        requests = [stops.in_decode(what) for _ in range(scale.num_stops)]
+        yield from _latencies(
+            f'stop to idle, decode, {what}, {way}', requests, Target(bound_s + DECODE_SLACK_S),
+            f'a token takes {token_ms}')
+        wasted += [float(request.counts.num_wasted_tokens) for request in requests]
+        if way != ABORT:
+            yield Figure(
+                f'one call, {what}, {way}', 's', tuple(stops.calls_s),
+                Target(bound_s + DECODE_SLACK_S), 'p99',
+                f'prefill and decode; {stops.runtime.chunks.size} tokens at most')
+    yield Figure(f'wasted tokens, {way}', '', tuple(wasted), Target(1.0), statistic='max')
 
 
 def _latencies(

@@ -7,17 +7,19 @@ from typing import Final
 
 from robot_llm.bench.constants import add_constant_options, constants_of
 from robot_llm.bench.engine.answers import answers
+from robot_llm.bench.engine.decoding import decode
 from robot_llm.bench.engine.length import length
 from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.sampling import sampling
 from robot_llm.bench.engine.scale import FULL, QUICK, Scale
-from robot_llm.bench.engine.speed import decode, prefill, reuse
+from robot_llm.bench.engine.speed import prefill, reuse
 from robot_llm.bench.engine.stopping import stopping
 from robot_llm.bench.engine.words import words
 from robot_llm.bench.prompts import TALK
 from robot_llm.bench.random_path import random_path
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.sweep import parse_lengths
 from robot_llm.engine.gguf_header import read_header
 from robot_llm.settings import Settings
 
@@ -37,6 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         '--parts', type=_parts, default=tuple(PARTS), metavar='NAMES',
         help=f'only these, such as decode,prefill; there are {", ".join(PARTS)}')
+    parser.add_argument(
+        '--lengths', type=parse_lengths, metavar='N,N,…',
+        help='prompt lengths of the part length [tokens]; at least three; default: '
+             f'{", ".join(map(str, FULL.lengths))}, with --quick the first three')
     add_constant_options(parser)
 
 
@@ -51,7 +57,7 @@ def _parts(text: str) -> tuple[str, ...]:
 def run(context: Context) -> Iterator[Finding]:
     """Yield what the engine was loaded with, then every figure."""
     base = QUICK if context.is_quick else FULL
-    scale = base.with_runs(context.num_runs)
+    scale = base.with_runs(context.num_runs).with_lengths(context.options.lengths)
     settings = _settings(context.settings, scale)
     constants = constants_of(context)
     rig = Rig(settings, context.profiles, constants)
