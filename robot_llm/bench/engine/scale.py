@@ -48,7 +48,7 @@ class Scale:
 
 
 FULL: Final = Scale(
-    num_runs=7, num_contexts=4, num_slices=12, slice_tokens=32, num_tokens=128,
+    num_runs=7, num_contexts=4, num_slices=8, slice_tokens=32, num_tokens=128,
     prefill_tokens=1024, reuse_tokens=1024, num_stops=100, chunks=(32, 128, 512),
     lengths=(128, 256, 512, 1024, 2048, 4096), length_runs=2, num_scenes=6,
     word_counts=(2, 4, 8, 16, 32))
