@@ -21,8 +21,8 @@ class Pair:
     """One prompt twice on one node: its tokens published, then held back until the end."""
 
     said: Timeline
-    held: Timeline
     work_said: Mapping[str, Work]
+    held: Timeline
     work_held: Mapping[str, Work]
 
     def per_token(self, thread: str, name: str, *, is_said: bool) -> float:
