@@ -31,6 +31,9 @@ VARIANTS: Final[dict[str, dict[str, object]]] = {
 }
 """On a GPU nobody asks the abort callback: there the chunks alone bound a stop."""
 
+FIXED_CHUNKS: Final = ('chunks of 128', 'chunks of 512')
+"""Cancelled in the prefill only: a waiting goal and a decode know of no chunks."""
+
 STAGES: Final = ('queued', 'prefill', 'decode')
 LONG_PROMPT_WORDS: Final = 1500
 """About as many tokens: longer to evaluate than any wait in here."""
@@ -54,7 +57,7 @@ def run(context: Context) -> Iterator[Finding]:
                 context.say(f'cancel with {variant}, round {number + 1} of {num_rounds}')
                 if client.parameters(['preempt.policy'])['preempt.policy'] != 'queue':
                     stages = STAGES[1:]
-                for stage in stages:
+                for stage in stages if variant not in FIXED_CHUNKS else ('prefill',):
                     latencies[variant, stage] += _latencies(context, client, stage, num_runs)
     for (variant, stage), found in latencies.items():
         idle_s, result_s = zip(*found)
@@ -130,8 +133,8 @@ def _plot(latencies: Latencies) -> Plot:
     """Return how soon the engine is free, by stage and by what bounds a stop."""
     variants = tuple(dict.fromkeys(variant for variant, _ in latencies))
     middles_ms = {
-        stage: tuple(median(idle_s for idle_s, _ in latencies[variant, stage]) * 1e3
-                     for variant in variants)
+        stage: tuple(median(idle_s for idle_s, _ in latencies.get((variant, stage), [(0.0, 0)]))
+                     * 1e3 for variant in variants)
         for stage in ('prefill', 'decode')}
     in_prefill = ', '.join(
         f'{value:.0f} ms ({variant})' for value, variant in zip(middles_ms['prefill'], variants))

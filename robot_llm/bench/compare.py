@@ -24,7 +24,7 @@ Values = Mapping[str, tuple[float, ...]]
 
 PARTS: Final = ('ttft', 'answer', 'cancel')
 NUM_TOKENS: Final = 48
-COLD_SENTENCES: Final = 14
+COLD_SENTENCES: Final = 10
 LONG_PROMPT_TOKENS: Final = 2500
 CANCEL_AFTER_S: Final = 0.5
 SPREAD: Final = 'Median; the line at the end of a bar spans all runs. Shorter is better.'

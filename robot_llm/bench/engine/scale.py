@@ -53,6 +53,6 @@ FULL: Final = Scale(
     lengths=(128, 256, 512, 1024, 2048, 4096), length_runs=2, num_scenes=6,
     word_counts=(2, 4, 8, 16, 32))
 QUICK: Final = Scale(
-    num_runs=3, num_contexts=2, num_slices=5, slice_tokens=32, num_tokens=48,
-    prefill_tokens=384, reuse_tokens=384, num_stops=10, chunks=(128,),
-    lengths=(128, 256, 512), length_runs=2, num_scenes=3, word_counts=(2, 8, 32))
+    num_runs=3, num_contexts=2, num_slices=4, slice_tokens=32, num_tokens=40,
+    prefill_tokens=256, reuse_tokens=256, num_stops=10, chunks=(128,),
+    lengths=(96, 192, 384), length_runs=2, num_scenes=3, word_counts=(2, 8, 32))
