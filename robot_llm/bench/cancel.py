@@ -12,6 +12,7 @@ from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.price import price
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.table import quantity
 from robot_llm.bench.timed_goal import TimedGoal
 from robot_llm.core.request import FinishReason
 from robot_llm_msgs.msg import Status
@@ -132,14 +133,15 @@ def _decode(client: BenchClient, name: str, profile: str) -> TimedGoal:
 def _plot(latencies: Latencies) -> Plot:
     """Return how soon the engine is free, by stage and by what bounds a stop."""
     variants = tuple(dict.fromkeys(variant for variant, _ in latencies))
-    middles_ms = {
+    middles_s = {
         stage: tuple(median(idle_s for idle_s, _ in latencies.get((variant, stage), [(0.0, 0)]))
-                     * 1e3 for variant in variants)
+                     for variant in variants)
         for stage in ('prefill', 'decode')}
     in_prefill = ', '.join(
-        f'{value:.0f} ms ({variant})' for value, variant in zip(middles_ms['prefill'], variants))
+        f'{quantity(value, "s")} ({variant})'
+        for value, variant in zip(middles_s['prefill'], variants))
     return Plot(
         'cancel_idle', f'A cancel in mid-prefill frees the engine in {in_prefill}', 'bars',
         tuple(Series(stage, values, style='ours' if stage == 'prefill' else 'other')
-              for stage, values in middles_ms.items()),
-        x_label='cancel to idle engine [ms], median', labels=variants, is_log=(True, False))
+              for stage, values in middles_s.items()),
+        x_label='cancel to idle engine [s], median', labels=variants, is_log=(True, False))

@@ -10,6 +10,7 @@ from robot_llm.bench.node import add_options, measured_node, node_name, profile_
 from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.table import quantity
 from robot_llm.bench.timed_goal import TimedGoal
 from robot_llm.core.request import FinishReason
 from robot_llm.ros.token_stream import DECISION_DEPTH
@@ -108,13 +109,13 @@ def _waiting(policy: str, bursts: dict[int, list[Burst]]) -> Plot:
         parts['prefill'].append(prefill_s)
         parts['everything else'].append(ttft_s - queue_s - prefill_s)
     title = (f'{policy}: of {max(bursts)} goals at once, those that are answered wait '
-             f'{parts["queue"][-1]:.1f} s for the engine and {parts["prefill"][-1]:.1f} s for '
-             'their prefill')
+             f'{quantity(parts["queue"][-1], "s")} for the engine and '
+             f'{quantity(parts["prefill"][-1], "s")} for their prefill')
     return Plot(
         f'load_{policy}', title, 'stack',
         tuple(Series(name, tuple(values)) for name, values in parts.items()),
         x_label='time to first token of answered goals [s], mean',
-        labels=tuple(f'{n} clients' for n in bursts))
+        labels=tuple(f'{n} at once' for n in bursts))
 
 
 def _outcomes(bursts: dict[tuple[str, int], list[Burst]]) -> Plot:
@@ -125,13 +126,14 @@ def _outcomes(bursts: dict[tuple[str, int], list[Burst]]) -> Plot:
         num_refused = sum(refused for _, _, refused in found)
         num_whole = sum(goal.finish_reason in WHOLE for goal in goals)
         total = len(goals) + num_refused
-        shares['answered'].append(num_whole / total)
-        shares['preempted or ended'].append((len(goals) - num_whole) / total)
-        shares['refused'].append(num_refused / total)
+        shares['answered'].append(100 * num_whole / total)
+        shares['preempted or ended'].append(100 * (len(goals) - num_whole) / total)
+        shares['refused'].append(100 * num_refused / total)
     return Plot(
         'load_outcomes', f'Of {max(NUM_CLIENTS)} goals at once, ' + ', '.join(
-            f'{policy} answers {answered * NUM_CLIENTS[-1]:.0f}'
+            f'{policy} answers {answered / 100 * NUM_CLIENTS[-1]:.0f}'
             for (policy, n), answered in zip(bursts, shares['answered'])
             if n == NUM_CLIENTS[-1]),
         'stack', tuple(Series(name, tuple(values)) for name, values in shares.items()),
-        x_label='share of the goals', labels=tuple(f'{policy}, {n}' for policy, n in bursts))
+        x_label='share of the goals [%]',
+        labels=tuple(f'{policy}, {n} at once' for policy, n in bursts))

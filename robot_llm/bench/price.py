@@ -67,7 +67,7 @@ def price(context: Context) -> Iterator[Finding]:
     yield Figure('client leaves the graph to end of its goal', 's', ends,
                  note=f'{", ".join(sorted(set(reasons)))}; client.grace_s bounds it')
     yield Figure('tokens for nobody, client left the graph', 'tokens', tokens)
-    yield _plot(wasted, tokens, length)
+    yield _plot(wasted, tokens, after, length)
 
 
 def _workload(
@@ -104,14 +104,17 @@ def _leave(client: BenchClient, profile: str, after: int) -> tuple[float, float,
             FinishReason(heard.finish_reason).name)
 
 
-def _plot(wasted: dict[bool, list[float]], gone: tuple[float, ...], length: int) -> Plot:
+def _plot(
+    wasted: dict[bool, list[float]], gone: tuple[float, ...], after: int, length: int,
+) -> Plot:
     """Return what each way of leaving costs."""
     bars = {'cancelled': median(wasted[True]),
-            f'left the graph, answer of {ANSWER_TOKENS}': median(gone),
-            f'not cancelled, answer of {length}': median(wasted[False])}
+            f'left the graph behind {after}\nof {ANSWER_TOKENS}': median(gone),
+            f'not cancelled behind {after}\nof {length}': median(wasted[False])}
     cancelled, left, stayed = bars.values()
     return Plot(
-        'cancel_price', f'A client that cancels wastes {cancelled:.0f} tokens, one that leaves '
-        f'the graph {left:.0f}, one that nobody stops {stayed:.0f}', 'bars',
+        'cancel_price', f'A client that cancels wastes {cancelled:.0f} tokens; one that leaves '
+        f'the graph {left:.0f}, until client.grace_s ends it; one that nobody stops all that is '
+        f'left of its answer, here {stayed:.0f}', 'bars',
         (Series('tokens', tuple(bars.values()), style='ours'),),
         x_label='tokens computed for a client that left, median', labels=tuple(bars))
