@@ -124,6 +124,12 @@ class DecisionRules(Group):
                 'remove it')
         return problems
 
+    @property
+    def needs_scene_alone(self) -> bool:
+        """Whether the decision is made where the scene ends, before the goal is read."""
+        return (self.method == 'head' and self.reads == 'scene'
+                and not self.min_probability_mass)
+
     def cost(self, right: str, decided: str) -> float:
         """Return what it costs to decide one word where another is right."""
         return 0.0 if right == decided else self.costs.get(right, {}).get(decided, 1.0)

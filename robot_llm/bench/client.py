@@ -74,10 +74,12 @@ class BenchClient(Client):
 
     def start(
         self, prompt: str, *, profile: str = '', max_tokens: int = 0, deadline_s: float = 0.0,
+        scene_epoch: int = 0,
     ) -> TimedGoal:
         """Send a greedy goal; returns at once. Empty and 0 mean the node's own."""
         goal = Generate.Goal(
             prompt=prompt, profile=profile, max_tokens=max_tokens, temperature=0.0,
+            scene_epoch=scene_epoch,
             decision_deadline=Duration(
                 sec=int(deadline_s), nanosec=round(deadline_s % 1 * 1e9)))
         sent_s, sent_at_s = time.monotonic(), time.time()

@@ -79,9 +79,11 @@ class LineWriter:
 def _decision_line(decision: Decision) -> str:
     odds = ', '.join(f'{printable(word)} {share(p).strip()}'
                      for word, p in zip(decision.words, decision.probabilities))
+    mass = decision.probability_mass
+    words = f'; mass {share(mass).strip()}' if mass else ''
     return (f'DECISION {printable(decision.word)} by '
             f'{name_of(DecisionSource, decision.source)} after {seconds(decision.latency_s)}'
-            + (f' ({odds}; mass {share(decision.probability_mass).strip()})' if odds else ''))
+            + (f' ({odds}{words})' if odds else ''))
 
 
 def run_plain(

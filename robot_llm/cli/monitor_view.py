@@ -137,8 +137,9 @@ def _bars(decision: Decision, width: int, height: int) -> Iterator[Text]:
         line.append(bar(probability, max(width - cells - 10, 4)), GOOD if is_chosen else BUSY)
         yield line.append(share(probability).rjust(5))
     rest = len(decision.words) - len(rows)
+    mass = share(decision.probability_mass).strip() if decision.probability_mass else ''
     yield Text(f'   confidence {share(decision.confidence).strip()}'
-               f'   mass {share(decision.probability_mass).strip()}'
+               + (f'   mass {mass}' if mass else '')
                + (f'   {rest} words more' if rest else ''), QUIET)
 
 

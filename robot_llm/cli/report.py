@@ -58,8 +58,11 @@ def result_lines(answer: Answer) -> Iterator[str]:
     report = answer_report(answer)
     stats = report['stats']
     odds = ', '.join(f'{word} {p:.0%}' for word, p in report['probabilities'].items())
+    # A head that decides before the model has read the goal leaves no mass to tell.
+    mass = report['probability_mass']
+    words = f'; the words had {mass:.1%} of all' if mass else ''
     yield f'decision  {report["decision"]}  by {report["decision_source"]}' + (
-        f'  ({odds}; the words had {report["probability_mass"]:.1%} of all)' if odds else '')
+        f'  ({odds}{words})' if odds else '')
     if report['detail'] is not None:
         yield f'detail    {json.dumps(report["detail"], ensure_ascii=False)}'
     yield (f'end       {report["finish_reason"]}'

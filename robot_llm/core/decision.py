@@ -58,7 +58,8 @@ class Evidence:
     """
     What one evaluated prompt says about its decision; copied, valid for ever.
 
-    ``log_probs`` are the words' in the model's own distribution, shape (num_words,);
+    ``log_probs`` are the words' in the model's own distribution, shape (num_words,), NaN where
+    the model was not asked;
     ``hidden`` is a linear image of the probed token's state, shape (num_features,), empty if the
     runtime gives none; ``scene`` is the scene's text.
     """

@@ -41,9 +41,8 @@ class Forecast:
         :param request: finished
         :param stats: of it
         """
-        num_evaluated = request.counts.num_prefilled_tokens
-        is_whole = num_evaluated == stats.num_prompt_tokens - stats.num_cached_tokens
-        if not num_evaluated or not is_whole or not stats.sample_s:
+        num_evaluated = request.counts.num_tokens_to_decision
+        if not num_evaluated or not stats.sample_s:
             return
         num_bytes = self._num_bytes(request, with_static=True)
         self._tokens_per_byte.learn(stats.num_prompt_tokens / num_bytes)
@@ -64,7 +63,10 @@ class Forecast:
 
     @staticmethod
     def _num_bytes(request: Request, *, with_static: bool) -> int:
-        texts = [request.scene.description, request.prompt]
+        profile = request.profile
+        texts = [request.scene.description]
+        if with_static or not profile.decision.needs_scene_alone:
+            texts.append(request.prompt)
         if with_static:
-            texts.append(request.profile.static_prompt)
+            texts.append(profile.static_prompt)
         return sum(len(text.encode('utf-8', 'replace')) for text in texts)

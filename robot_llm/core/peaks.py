@@ -56,9 +56,9 @@ class Peaks:
         if shape is None:
             return 0.0, 0.0
         prefill_s = 0.0
-        if counts.num_prefilled_tokens:
+        if counts.num_tokens_to_decision:
             arithmetic_s = (
-                prefill_floor_s(shape.active_layers.num_params, counts.num_prefilled_tokens,
+                prefill_floor_s(shape.active_layers.num_params, counts.num_tokens_to_decision,
                                 self.flops)
                 + prefill_floor_s(shape.output.num_params, 1, self.flops))
             traffic_s = tpot_floor_s(

@@ -118,13 +118,15 @@ class TokenCounts:
     """
     What the engine did for one request; each field is one of GenerationStats.
 
-    Two are not: ``num_prefilled_tokens`` is for the status heartbeat, and
-    ``num_calls_to_decision`` tells the decodes behind the decision from those before it.
+    Three are not: ``num_prefilled_tokens`` is for the status heartbeat, and
+    ``num_calls_to_decision`` and ``num_late_tokens`` (of the prompt) tell what was evaluated
+    behind the decision from what was before it.
     """
 
     num_prompt_tokens: int = 0
     num_cached_tokens: int = 0
     num_prefilled_tokens: int = 0
+    num_late_tokens: int = 0
     num_prefill_chunks: int = 0
     num_completion_tokens: int = 0
     num_forced_tokens: int = 0
@@ -134,11 +136,17 @@ class TokenCounts:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
 
+    @property
+    def num_tokens_to_decision(self) -> int:
+        """How many tokens of the prompt were evaluated before the decision."""
+        return self.num_prefilled_tokens - self.num_late_tokens
+
     def void(self) -> None:
         """Start again: the answer so far was wasted, the work it took stays counted."""
         self.num_wasted_tokens += self.num_completion_tokens
         self.num_completion_tokens = 0
-        self.num_prompt_tokens = self.num_cached_tokens = self.num_prefilled_tokens = 0
+        self.num_prompt_tokens = self.num_cached_tokens = 0
+        self.num_prefilled_tokens = self.num_late_tokens = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Backend(Protocol):
         :param token_ids: shape (num_tokens,), 1 <= num_tokens <= ``n_batch``
         :param position: how many tokens the sequence holds already
         :param probe: which of ``token_ids`` gives ``hidden_state``; None: nobody will ask
-        :param num_rows: how many of the last tokens get a row of logits, 1 <= num_rows
+        :param num_rows: how many of the last tokens get a row of logits, 0 <= num_rows
         :raises DecodeAborted: if the abort flag ended it
         :raises EngineError: if the runtime fails
         """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from robot_llm.core.decision import decide_by, Decision, Evidence
 from robot_llm.core.event import Decided, Delta, Event, Started
 from robot_llm.core.request import FinishReason, Request, RequestEvent
@@ -29,11 +30,14 @@ class Generation:
     :param runtime: the loaded model with its cache and profiles
     :param request: PREFILL; its stages, counts and reason are written here
     :param clock: monotonic seconds
+    :param gathers_all: read the whole prompt and give every method's evidence
     """
 
-    def __init__(self, runtime: Runtime, request: Request, clock: Clock) -> None:
-        self._runtime = runtime
-        self._backend = runtime.backend
+    def __init__(
+        self, runtime: Runtime, request: Request, clock: Clock, *, gathers_all: bool = False,
+    ) -> None:
+        self._runtime, self._backend = runtime, runtime.backend
+        self._gathers_all = gathers_all
         self._request = request
         self._clock = clock
         self._counts = request.counts
@@ -49,23 +53,23 @@ class Generation:
         self._compiled = self._runtime.compiled(self._request.profile)
         try:
             self._prompt = self._prompt_ids()
-            self._prefill(self._prompt)
+            self._prefill()
             decision = self._decide()
             self._counts.num_calls_to_decision = self._counts.num_decode_calls
             standing = self._request.latch.offer(decision)
             word = self._compiled.decision_set[standing.word]
             self._counts.num_completion_tokens += len(word.token_ids)
             yield Decided(self._request, decision, len(word.token_ids))
-            self._request.apply(RequestEvent.PROMPT_EVALUATED)
             if self._request.profile.detail.kind == 'none':
                 self._request.finish(FinishReason.STOP)
                 return
+            self._evaluate(len(self._prompt), is_late=True)
+            self._request.apply(RequestEvent.PROMPT_EVALUATED)
             yield from self._detail(word)
-        except _Stopped:
+        except (_Stopped, DecodeAborted) as stop:
             self._request.stop_clock.acknowledged_s = self._clock()
-        except DecodeAborted:
-            self._request.stop_clock.acknowledged_s = self._clock()
-            raise
+            if isinstance(stop, DecodeAborted):
+                raise
 
     def _check_stop(self) -> None:
         if self._request.is_stopping:
@@ -93,32 +97,41 @@ class Generation:
                 len(token_ids), request.sampling.max_tokens, self._backend.n_ctx)
         return token_ids
 
-    def _prefill(self, token_ids: Sequence[int]) -> None:
-        """Evaluate what the cache does not hold, a chunk at a time, so that a stop is obeyed."""
-        runtime, counts = self._runtime, self._counts
-        probe = self._compiled.probe(
-            self._backend, token_ids, self._request.scene.description)
-        known, self._hidden = runtime.probed
-        is_known = list(known) == token_ids[:probe + 1]
+    def _prefill(self) -> None:
+        """Evaluate the prompt as far as the decision needs it."""
+        rules, compiled, token_ids = self._request.profile.decision, self._compiled, self._prompt
+        self._needs_words = self._gathers_all or not rules.needs_scene_alone
+        # Without a head the last token, whose row of logits is there anyway.
+        self._probe = len(token_ids) - 1
+        if compiled.head is not None or self._gathers_all:
+            self._probe = compiled.probe(self._backend, token_ids, self._request.scene.description)
+        known, self._hidden = self._runtime.probed
+        is_known = list(known) == token_ids[:self._probe + 1]
         # What is read from the probe is not in the cache: evaluate it again, unless it is at hand.
-        counts.num_cached_tokens = runtime.cache.reuse(
-            self._request.profile.name, token_ids, limit=None if is_known else probe)
+        self._counts.num_cached_tokens = self._runtime.cache.reuse(
+            self._request.profile.name, token_ids, limit=None if is_known else self._probe)
         self._mark(Stage.PREFIX_LOOKED_UP)
-        position = counts.num_cached_tokens
-        while position < len(token_ids):
+        if not is_known or self._needs_words:
+            self._evaluate(len(token_ids) if self._needs_words else self._probe + 1)
+        self._mark(Stage.PREFILLED)
+
+    def _evaluate(self, end: int, *, is_late: bool = False) -> None:
+        """Evaluate up to ``end`` what is not yet, a chunk at a time, so that a stop is obeyed."""
+        runtime, counts = self._runtime, self._counts
+        while (position := runtime.cache.num_tokens) < end:
             self._check_stop()
-            end = runtime.next_chunk(position, len(token_ids))
-            is_inside = position <= probe < end
-            runtime.prefill(
-                token_ids[position:end], probe=probe - position if is_inside else None)
+            chunk = self._prompt[position:runtime.next_chunk(position, end)]
+            is_inside = 0 <= (probe := self._probe - position) < len(chunk)
+            # Nobody reads another row of a prompt than its last one, and not every head that one.
+            is_read = self._needs_words and position + len(chunk) == len(self._prompt)
+            runtime.prefill(chunk, probe=probe if is_inside else None, num_rows=int(is_read))
             if is_inside:
                 self._hidden = self._backend.hidden_state()
-                runtime.probed = (token_ids[:probe + 1], self._hidden)
+                runtime.probed = (self._prompt[:self._probe + 1], self._hidden)
             counts.num_decode_calls += 1
             counts.num_prefill_chunks += 1
-            counts.num_prefilled_tokens += end - position
-            position = end
-        self._mark(Stage.PREFILLED)
+            counts.num_prefilled_tokens += len(chunk)
+            counts.num_late_tokens += len(chunk) * is_late
 
     def _extend(self, token_ids: Sequence[int], *, num_rows: int) -> None:
         self._runtime.extend(token_ids, num_rows=num_rows)
@@ -127,18 +140,19 @@ class Generation:
     def _decide(self) -> Decision:
         """Decide from the last row of the prefill; no further decode where words differ."""
         self._check_stop()
-        log_probs, num_calls = score_words(
-            self._backend, self._compiled.decision_set,
-            position=self._runtime.cache.num_tokens,
-            first_branch=self._runtime.first_branch,
-            max_tokens=self._runtime.chunks.limit(self._backend.n_batch),
-            check_stop=self._check_stop)
-        self._counts.num_decode_calls += num_calls
+        runtime, profile = self._runtime, self._request.profile
+        log_probs = np.full(len(profile.words), np.nan)
+        if self._needs_words:
+            log_probs, num_calls = score_words(
+                self._backend, self._compiled.decision_set, check_stop=self._check_stop,
+                position=runtime.cache.num_tokens, first_branch=runtime.first_branch,
+                max_tokens=runtime.chunks.limit(self._backend.n_batch))
+            self._counts.num_decode_calls += num_calls
         self._request.evidence = Evidence(
             log_probs, self._hidden, self._request.scene.description)
         decision = decide_by(
-            self._request.profile.decision, self._request.evidence, self._compiled.head,
-            self._runtime.bias.get(self._request.profile.name))
+            profile.decision, self._request.evidence, self._compiled.head,
+            runtime.bias.get(profile.name))
         self._mark(Stage.SAMPLED)
         self._check_stop()
         return decision

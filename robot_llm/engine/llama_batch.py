@@ -53,7 +53,6 @@ class LlamaBatch:
         self._outputs[start:end] = True
 
     def take(self, num_tokens: int) -> llama.llama_batch:
-        """Return the first ``num_tokens`` as llama.cpp wants them; the last one is an output."""
-        self._outputs[num_tokens - 1] = True
+        """Return the first ``num_tokens`` as llama.cpp wants them."""
         self._batch.n_tokens = num_tokens
         return self._batch

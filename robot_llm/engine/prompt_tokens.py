@@ -52,7 +52,7 @@ class CompiledProfile:
 
     def probe(self, backend: Backend, token_ids: Sequence[int], scene: str) -> int:
         """
-        Return which token's hidden state the head reads.
+        Return which token's hidden state the profile's head reads, or would read.
 
         For ``reads: scene`` the one in which the scene's text ends: whatever the goal says, it
         has not been read there. Else the last one of the prompt.

@@ -154,7 +154,7 @@ class Runtime:
         """Run every shape of decode once, so that no goal pays for pages and buffers."""
         token_ids = range(STEP)
         self._check_stop()
-        self.decode(token_ids, probe=-1)
+        self.decode(token_ids, probe=-1, num_rows=0)
         self._check_stop()
         self.decode(token_ids[:1])
         # The second call of each shape is timed: it takes what every later one takes.
@@ -198,10 +198,12 @@ class Runtime:
         """
         return min(position + self.chunks.size, end)
 
-    def prefill(self, token_ids: Sequence[int], *, probe: int | None = None) -> None:
+    def prefill(
+        self, token_ids: Sequence[int], *, probe: int | None = None, num_rows: int = 1,
+    ) -> None:
         """Evaluate one chunk, and learn how long it took; else like ``decode``."""
         started_s = self._clock()
-        self.decode(token_ids, probe=probe)
+        self.decode(token_ids, probe=probe, num_rows=num_rows)
         self.chunks.learn(len(token_ids), self._clock() - started_s)
 
     def extend(self, token_ids: Sequence[int], *, num_rows: int) -> None:

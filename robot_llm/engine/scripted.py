@@ -100,7 +100,7 @@ class ScriptedBackend:
     ) -> None:
         """Evaluate tokens behind a sequence, part by part."""
         self._append(token_ids, position, seq_id)
-        assert 1 <= num_rows <= len(token_ids), f'{num_rows} rows of {len(token_ids)} tokens'
+        assert 0 <= num_rows <= len(token_ids), f'{num_rows} rows of {len(token_ids)} tokens'
         self._last, self._num_rows = tuple(self._memory[seq_id]), num_rows
         if probe is not None:
             self._probed = self._last[:position + probe % len(token_ids) + 1]

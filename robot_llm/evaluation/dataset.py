@@ -165,5 +165,5 @@ def _ask(
 ) -> tuple[Evidence, float]:
     if goal is None:
         return Evidence(np.full(len(words), np.nan), engine.read_scene(profile_name, scene)), 0.0
-    outcome = engine.decide(profile_name, scene, goal)
+    outcome = engine.decide(profile_name, scene, goal, gathers_all=True)
     return outcome.evidence, outcome.decision_s

@@ -68,10 +68,13 @@ class EvaluationEngine:
         """The loaded model's facts."""
         return self._runtime.backend.info
 
-    def decide(self, profile_name: str, scene: str, goal: str) -> Outcome:
+    def decide(
+        self, profile_name: str, scene: str, goal: str, *, gathers_all: bool = False,
+    ) -> Outcome:
         """
         Run one prompt up to its decision.
 
+        :param gathers_all: give the evidence of every method, not of the profile's alone
         :raises RobotLlmError: if the request or the engine fails
         """
         profile = self._runtime.profiles[profile_name].profile
@@ -80,7 +83,9 @@ class EvaluationEngine:
             sampling=merge_sampling(self._settings.sampling, profile), scene=Scene(1, scene))
         request.apply(RequestEvent.SLOT_GRANTED)
         request.clock.mark(Stage.RECEIVED, time.monotonic())
-        for event in Generation(self._runtime, request, time.monotonic).run():
+        generation = Generation(
+            self._runtime, request, time.monotonic, gathers_all=gathers_all)
+        for event in generation.run():
             if isinstance(event, Decided):
                 request.clock.mark(Stage.PUBLISHED, time.monotonic())
                 request.stop(FinishReason.CANCELED, time.monotonic())
@@ -104,7 +109,7 @@ class EvaluationEngine:
         position = runtime.cache.reuse(profile_name, token_ids, limit=end - 1)
         while position < end:
             chunk_end = runtime.next_chunk(position, end)
-            runtime.prefill(token_ids[position:chunk_end], probe=-1)
+            runtime.prefill(token_ids[position:chunk_end], probe=-1, num_rows=0)
             position = chunk_end
         return runtime.backend.hidden_state()
 

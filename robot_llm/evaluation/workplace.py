@@ -101,9 +101,7 @@ class Workplace:
 
     def fit_goals(self) -> Sequence[str]:
         """Return the goals to fit with; none where neither the head nor its method reads one."""
-        rules = self.profile.decision
-        reads_no_goal = rules.reads == 'scene' and rules.method == 'head'
-        if reads_no_goal and not rules.min_probability_mass and not self.options.goal:
+        if self.profile.decision.needs_scene_alone and not self.options.goal:
             return ()
         return self.goals(FIT_GOALS)
 

@@ -40,14 +40,24 @@ def test_the_prediction_follows_bytes_rate_overhead_and_queue() -> None:
         expected_s + 2 * (8.0 - 5.0))
 
 
-@pytest.mark.parametrize('stats', [
-    dataclasses.replace(STATS, sample_s=0.0),           # stopped before it was decided
-    dataclasses.replace(STATS, num_prompt_tokens=4000),  # stopped in its prefill
-])
-def test_an_unfinished_prefill_teaches_nothing(stats: GenerationStats) -> None:
+def test_what_was_stopped_before_it_was_decided_teaches_nothing() -> None:
     forecast = Forecast()
-    forecast.learn(request(), stats)
+    forecast.learn(request(), dataclasses.replace(STATS, sample_s=0.0))
     assert forecast.ttft_s(request(), num_ahead=1) == 0.0
+
+
+def test_a_decision_that_needs_the_scene_alone_does_not_wait_for_the_goal() -> None:
+    early = PROFILE.model_copy(update={'decision': PROFILE.decision.model_copy(
+        update={'method': 'head', 'reads': 'scene', 'head': 'h.npz'})})
+    forecast = Forecast()
+    asked = request(num_prefilled_tokens=50)
+    asked.profile, asked.counts.num_late_tokens = early, 30
+    forecast.learn(asked, STATS)
+    num_scene_tokens = 60 / (len(PROFILE.static_prompt) + 112) * 12
+    expected_s = num_scene_tokens * 1.0 / 20 + (6.2 - 5.0 - 1.0)
+    for goal in ('x', 'x' * 5000):
+        asked.prompt = goal
+        assert forecast.ttft_s(asked, num_ahead=0) == pytest.approx(expected_s)
 
 
 def test_a_prompt_that_was_cached_whole_teaches_nothing() -> None:

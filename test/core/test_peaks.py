@@ -23,6 +23,13 @@ def test_the_prefill_multiplies_the_layers_for_every_token_and_the_output_once()
     assert prefill_s == pytest.approx(0.1008)
 
 
+def test_what_is_evaluated_behind_the_decision_is_no_part_of_its_floor():
+    early, _ = floors(Peaks(flops=1e9), num_prefilled_tokens=50)
+    late, _ = floors(Peaks(flops=1e9), num_prefilled_tokens=90, num_late_tokens=40)
+    assert early == late > 0
+    assert floors(Peaks(flops=1e9), num_prefilled_tokens=40, num_late_tokens=40)[0] == 0.0
+
+
 def test_a_short_prefill_reads_every_weight_once_all_the_same():
     # 1.4e6 + 1000 · 100 bytes at 1e9 per second, beside 4.8e-6 s of arithmetic
     prefill_s, _ = floors(Peaks(flops=1e12, bandwidth=1e9), kv=100.0, num_cached_tokens=1000,

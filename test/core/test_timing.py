@@ -112,7 +112,7 @@ def test_counts_and_floors_arrive_under_their_names() -> None:
     assert stats.cancel_latency_s == 3.0
     assert (stats.prefill_floor_s, stats.tpot_floor_s) == (0.5, 0.25)
     for name in TokenCounts.__slots__:
-        if name not in ('num_prefilled_tokens', 'num_calls_to_decision'):
+        if name not in ('num_prefilled_tokens', 'num_late_tokens', 'num_calls_to_decision'):
             assert getattr(stats, name) == getattr(counts, name)
 
 

@@ -192,6 +192,26 @@ def test_the_rows_of_one_decode_are_those_of_its_tokens_one_by_one(backend: Back
             log_softmax_at(alone[row], [top]), abs=0.3)
 
 
+def test_a_decode_without_rows_leaves_the_same_memory_and_may_be_probed(
+    backend: Backend,
+) -> None:
+    prompt = prompt_ids(backend, 24)
+    states, rows = [], []
+    for num_rows in (1, 0):
+        backend.truncate(0, 0)
+        backend.decode(prompt[:12], position=0, num_rows=num_rows)
+        backend.decode(prompt[12:20], position=12, probe=4, num_rows=num_rows)
+        states.append(backend.hidden_state().copy())
+        assert backend.sequence_length(0) == 20
+        backend.decode(prompt[20:], position=20)
+        rows.append(backend.logits().copy())
+    assert np.allclose(states[0], states[1], atol=0.05)
+    top = int(rows[0].argmax())
+    assert rows[1].argmax() == top
+    assert log_softmax_at(rows[1], [top]) == pytest.approx(
+        log_softmax_at(rows[0], [top]), abs=0.3)
+
+
 def test_branches_obey_the_abort_flag(backend: Backend) -> None:
     backend.decode(prompt_ids(backend, 20), position=0)
     backend.copy_sequence(0, 1)
