@@ -27,7 +27,7 @@ def price(context: Context) -> Iterator[Finding]:
     """Yield the time of a workload in which a client leaves, with and without a cancel."""
     scale = QUICK_SCALE if context.is_quick else 1
     after, length = AFTER_TOKENS // scale, ANSWER_TOKENS // scale
-    num_rounds = 2 if context.is_quick else 3
+    num_rounds = 1 if context.is_quick else 3
     seconds: dict[bool, list[float]] = defaultdict(list)
     wasted: dict[bool, list[float]] = defaultdict(list)
     computed: dict[bool, list[float]] = defaultdict(list)

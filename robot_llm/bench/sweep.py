@@ -20,7 +20,7 @@ from robot_llm.errors import ConfigError
 from robot_llm.roofline import prefill_floor_s, tpot_floor_s
 
 LENGTHS: Final = (100, 1000, 4000, 16_000)
-QUICK_LENGTHS: Final = (100, 350, 700, 1400)
+QUICK_LENGTHS: Final = (100, 300, 600, 1200)
 NUM_TOKENS: Final = 16
 """Decoded behind each prompt, for the time per token at that depth."""
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 import os
 import signal
-import sys
 from threading import Thread
 import time
 from typing import Final
@@ -28,15 +27,6 @@ only while the writer lives.
 
 JOIN_TIMEOUT_S: Final = 5.0
 """How long the end of the process waits for a running callback; loading gives up at once."""
-
-SWITCH_INTERVAL_S: Final = 0.0005
-"""
-How long a thread may keep the GIL from one that waits for it [s]; Python's own value is 5 ms.
-
-Behind the decision the worker goes on in Python while the streamer waits to publish it, and a goal
-that has just come in is still being accepted while the worker waits to start it. Between two
-decodes the worker needs less than this, so that nobody takes the GIL from it there.
-"""
 
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
@@ -76,7 +66,6 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     :returns: the exit code, 0 after a signal
     """
     stop_signals = _StopSignals()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     node = make_node()
     executor = EXECUTORS.get(node.executor_name, SingleThreadedExecutor)()
