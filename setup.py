@@ -44,7 +44,7 @@ setup(
         files('config/profiles', '*.yaml'),
         files('config/embedded', '*.yaml'),
         files('config/bench', '*.yaml'),
-        files('config', 'fastdds_lease.xml'),
+        files('config', 'fastdds_*.xml'),
         files('config/scenes', '*.yaml'),
         files('config/heads', '*.npz'),
     ],

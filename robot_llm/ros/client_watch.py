@@ -1,7 +1,7 @@
 """Ends the goals of clients that left the graph."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import time
 from typing import Final
 
@@ -40,7 +40,11 @@ class ClientWatch:
         self._known: set[Request] = set()
         self._nameless: defaultdict[Request, set[bytes]] = defaultdict(set)
         """Feedback listeners without a name that were there while a client's name was not."""
-        self._feedback = f'{node.get_fully_qualified_name()}/generate/_action/feedback'
+        self._hearing: set[Request] = set()
+        """Those whose client was seen to listen for results."""
+        action = f'{node.get_fully_qualified_name()}/generate/_action'
+        self._feedback = f'{action}/feedback'
+        self._replies = f'rr{action}/get_resultReply'
         self._timer = node.create_timer(grace_s / LOOKS_PER_GRACE, self._look)
         dispatcher.on_dispatch = self._note
 
@@ -48,16 +52,19 @@ class ClientWatch:
         """Look at once: a client may be gone before the next round."""
         self._last_seen[request] = time.monotonic()
         self._is_there(request, self._names(), self._listeners())
+        self._note_hearing([request])
 
     def _look(self) -> None:
         requests = self._dispatcher.requests
         self._last_seen = {r: s for r, s in self._last_seen.items() if r in requests}
         self._known.intersection_update(requests)
+        self._hearing.intersection_update(requests)
         for request in self._nameless.keys() - set(requests):
             del self._nameless[request]
         if not requests:
             return
         now_s, names, listeners = time.monotonic(), self._names(), self._listeners()
+        self._note_hearing(requests)
         for request in requests:
             if self._is_there(request, names, listeners):
                 self._last_seen[request] = now_s
@@ -83,18 +90,32 @@ class ClientWatch:
         nameless |= {gid for gid, name in listeners.items() if name == NODE_NAME_UNKNOWN}
         return not nameless.isdisjoint(listeners) if nameless else bool(listeners)
 
+    def _note_hearing(self, requests: Iterable[Request]) -> None:
+        hearers = self._hearers()
+        self._hearing.update(request for request in requests if request.client in hearers)
+
     def presence(self, request: Request) -> Callable[[], bool]:
         """
-        Return what tells whether the client of an open request is still there.
+        Return what tells whether the client of an open request can still get its result.
 
-        One that names no client that ever was in the graph always is.
+        A client that leaves stops listening for results before its node is gone. One that was
+        never seen to listen is looked for by name, and one that names no client that ever was in
+        the graph always is there.
         """
+        self._note_hearing([request])
+        if request in self._hearing:
+            return lambda: request.client in self._hearers()
         is_known = request in self._known
         return lambda: not is_known or request.client in self._names()
 
     def _names(self) -> set[str]:
         return {f'{namespace.rstrip("/")}/{name}'
                 for name, namespace in self._node.get_node_names_and_namespaces()}
+
+    def _hearers(self) -> set[str]:
+        """Return the nodes that listen for results; empty where the middleware does not tell."""
+        return {f'{endpoint.node_namespace.rstrip("/")}/{endpoint.node_name}' for endpoint in
+                self._node.get_subscriptions_info_by_topic(self._replies, no_mangle=True)}
 
     def _listeners(self) -> dict[bytes, str]:
         return {bytes(endpoint.endpoint_gid): endpoint.node_name

@@ -12,6 +12,7 @@ from rclpy.executors import (
     Executor, ExternalShutdownException, MultiThreadedExecutor, SingleThreadedExecutor)
 from rclpy.signals import SignalHandlerOptions
 from robot_llm.ros.node import RobotLlmNode
+from robot_llm.ros.transport import use_udp
 from robot_llm.thread_name import show_thread_name
 
 ANSWER_TIMEOUT_S: Final = 0.5
@@ -66,6 +67,7 @@ def run(make_node: Callable[[], RobotLlmNode], args: Sequence[str] | None = None
     :returns: the exit code, 0 after a signal
     """
     stop_signals = _StopSignals()
+    use_udp(os.environ)
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     node = make_node()
     executor = EXECUTORS.get(node.executor_name, SingleThreadedExecutor)()

@@ -7,8 +7,9 @@ import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
+from ros_goal import check_times
 from ros_node import TIMEOUT_S
-from ros_planner import check_times, Planner, seconds
+from ros_planner import Planner, seconds
 
 
 @pytest.fixture(scope='module')

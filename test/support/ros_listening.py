@@ -1,4 +1,4 @@
-"""The listening process, from the outside: start it, and read what it has heard."""
+"""Processes beside the node: one that listens, and one that does nothing but keep time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from typing import Any
 from ros_node import NodeProcess, Process
 
 LISTENER = Path(__file__).with_name('ros_listener.py')
+IDLE = Path(__file__).with_name('ros_idle.py')
 
 
 @contextmanager
@@ -30,3 +31,24 @@ def heard(listener: Process, goal_id: bytes) -> dict[str, Any]:
     listener.wait_for_log(mark)
     line = next(line for line in listener.log.splitlines() if mark in line)
     return dict(json.loads(line))
+
+
+@contextmanager
+def keeping_time(rate_hz: float) -> Iterator[Process]:
+    """Run a timer like that of the stall probe in a process that does nothing else."""
+    # No other process is looked for: this one hears nothing of what happens to the node.
+    process = Process(sys.executable, str(IDLE), str(rate_hz),
+                      env={'ROS_AUTOMATIC_DISCOVERY_RANGE': 'OFF'})
+    try:
+        process.wait_for_log('ticks\n')
+        yield process
+    finally:
+        process.kill()
+
+
+def kept_time(process: Process) -> dict[str, float]:
+    """End a process that keeps time; return how late its timer came: ``max_s``, ``p99_s``."""
+    assert process.popen.stdin is not None
+    process.popen.stdin.close()
+    assert process.wait() == 0, process.log
+    return dict(json.loads(process.log.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""A planner that writes down everything the node says, and what holds for every goal of it."""
+"""A planner that writes down everything the node says."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -10,18 +10,17 @@ from typing import Any
 from action_msgs.msg import GoalStatus, GoalStatusArray
 from builtin_interfaces.msg import Duration
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-import pytest
 from rclpy.executors import Executor
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
-from robot_llm.core.timing import Stage
 from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Status, Token
 from robot_llm_msgs.srv import Replay
+from ros_goal import check_contract
 from ros_node import NodeProcess, TIMEOUT_S
 from unique_identifier_msgs.msg import UUID
 
@@ -207,50 +206,6 @@ def connected(node: NodeProcess) -> Iterator[Planner]:
     with Planner(node) as planner:
         assert planner.wait_until_ready(TIMEOUT_S), f'the node is not active:\n{node.log}'
         yield planner
-
-
-def check_contract(answer: Answer) -> None:
-    """Assert what holds for every goal that was accepted, whatever became of it."""
-    result, tokens = answer.result, answer.tokens
-    assert result is not None
-    assert [token.seq for token in tokens] == list(range(len(tokens)))
-    kinds = [token.kind for token in tokens]
-    details = [TokenKind.DETAIL] * (len(kinds) - 2)
-    assert kinds == [TokenKind.DECISION, *details, TokenKind.END]
-    assert tokens[-1].finish_reason == result.finish_reason
-    assert answer.text == result.text
-    check_decisions(answer, result)
-    check_times(result.stats)
-    is_whole = result.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
-    expected = (
-        GoalStatus.STATUS_CANCELED if result.finish_reason == FinishReason.CANCELED
-        else GoalStatus.STATUS_SUCCEEDED if is_whole and not result.error_code
-        else GoalStatus.STATUS_ABORTED)
-    assert answer.status == expected
-
-
-def check_decisions(answer: Answer, result: Generate.Result) -> None:
-    """Assert that the first decision came before the first token, and only fell afterwards."""
-    first, *fallen = answer.decisions
-    assert len(fallen) <= 1
-    assert first.word == answer.tokens[0].text
-    assert first.latency_s <= answer.tokens[0].elapsed_s
-    assert answer.decisions[-1].word == result.decision
-    assert answer.decisions[-1].source == result.decision_source
-    for decision in answer.decisions:
-        assert decision.word in decision.words
-        if len(decision.probabilities):
-            assert sum(decision.probabilities) == pytest.approx(1.0, abs=1e-4)
-    for decision in fallen:
-        assert decision.source not in (DecisionSource.MODEL, DecisionSource.LOW_CONFIDENCE)
-
-
-def check_times(stats: Any) -> None:
-    """Assert that the stages make up the time to the decision, and tokens the whole."""
-    stages = sum(getattr(stats, stage.value) for stage in list(Stage)[1:])
-    assert stats.ttft_s == pytest.approx(stages, abs=1e-3)
-    num_after_first = max(stats.num_completion_tokens - 1, 0)
-    assert stats.e2e_s == pytest.approx(stats.ttft_s + num_after_first * stats.tpot_s, abs=1e-3)
 
 
 def reasons(answer: Answer) -> tuple[int, FinishReason, int, str, DecisionSource]:
