@@ -85,7 +85,7 @@ def _write(
     """Write header and vocabulary, then the tensors one by one; none is kept in memory."""
     writer = gguf.GGUFWriter(path, shape.arch)
     try:
-        n_vocab = _add_vocabulary(writer, gguf.GGUFReader(tokenizer), shape.n_vocab)
+        n_vocab = add_vocabulary(writer, gguf.GGUFReader(tokenizer), shape.n_vocab)
         _add_sizes(writer, name, shape, kind, n_vocab)
         tensors = list(_tensors(shape, QUANTIZATIONS[kind][0], n_vocab))
         for tensor_name, sizes, tensor_type in tensors:
@@ -198,7 +198,7 @@ def _more_tokens(tokens: list[str], num_more: int) -> list[str]:
     return more
 
 
-def _add_vocabulary(writer: gguf.GGUFWriter, source: gguf.GGUFReader, n_vocab: int) -> int:
+def add_vocabulary(writer: gguf.GGUFWriter, source: gguf.GGUFReader, n_vocab: int) -> int:
     """Copy the tokenizer, longer if wanted; returns how many tokens it has."""
     for key, field in source.fields.items():
         if not key.startswith('tokenizer.'):
