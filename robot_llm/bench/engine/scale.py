@@ -1,4 +1,4 @@
-"""How much is measured: all of it within a quarter of an hour, or a first look in two minutes."""
+"""How much is measured: all of it in twenty minutes, or a first look in two."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
