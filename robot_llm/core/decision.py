@@ -87,15 +87,15 @@ def decide_by(
     if rules.method == 'words':
         return by_model
     assert head is not None and head.words == words, 'checked when the profile is compiled'
-    features = head.features(evidence.hidden)
-    log_probs = head.log_probs(features, evidence.scene)
+    features, text = head.features(evidence.hidden), head.read(evidence.scene)
+    log_probs = head.log_probs(features, text)
     if rules.method == 'both':
         log_probs = head.mixed(log_probs, evidence.log_probs)
     decision = replace(
         decide(words, log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
                min_probability_mass=0.0, min_confidence_of=rules.min_confidence_of),
         probability_mass=by_model.probability_mass)
-    if head.is_stranger(features):
+    if head.is_stranger(features, text):
         return replace(decision, word=rules.fallback, source=DecisionSource.UNFAMILIAR)
     if by_model.probability_mass < rules.min_probability_mass:
         return replace(decision, word=rules.fallback, source=DecisionSource.LOW_CONFIDENCE)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from robot_llm.core.text_features import TextPart
+from robot_llm.core.strangers import StrangerPart
+from robot_llm.core.text_features import read_text, TextFeatures, TextPart
 
 Floats = NDArray[np.float32]
 
@@ -30,7 +31,7 @@ class Familiarity:
     :param axes: orthonormal, shape (num_axes, num_features)
     :param axis_variances: shape (num_axes,), each above 0
     :param rest_variance: of every direction beside the axes, above 0
-    :param max_distance: the limit; a scene beyond it is a stranger
+    :param max_distance: the limit; a scene beyond it is a stranger whatever its text
     """
 
     means: Floats
@@ -58,7 +59,7 @@ class DecisionHead:
     """
     A multinomial logistic regression on hidden state and scene text; immutable, no I/O.
 
-    ``log_softmax((scale(hidden) @ weights + text.logits(scene) + bias) / temperature)``
+    ``log_softmax((scale(hidden) @ weights + text(scene) + bias) / temperature)``
 
     :param words: the classes, in the order of the columns
     :param offset: subtracted from the hidden state, shape (num_features,)
@@ -67,8 +68,9 @@ class DecisionHead:
     :param bias: shape (num_words,)
     :param temperature: above 1 makes the probabilities less sure; fitted on held-out folds
     :param mix: weights of (head, model's own words) for the method ``both``, and a bias per word
-    :param familiarity: what is a stranger
+    :param familiarity: how far a hidden state is from those of the fit
     :param text: what the n-grams of the scene say; None reads the hidden state alone
+    :param strangers: what is a stranger beside the distance; None goes by the distance alone
     """
 
     words: tuple[str, ...]
@@ -80,6 +82,7 @@ class DecisionHead:
     mix: tuple[float, ...]
     familiarity: Familiarity
     text: TextPart | None = None
+    strangers: StrangerPart | None = None
 
     @property
     def num_features(self) -> int:
@@ -91,29 +94,36 @@ class DecisionHead:
         """What the arrays take in memory [bytes]."""
         arrays: Sequence[Floats] = (
             self.offset, self.scale, self.weights, self.bias, self.familiarity.means,
-            self.familiarity.axes, self.familiarity.axis_variances,
-            *((self.text.weights_of_ngrams, self.text.weights) if self.text else ()))
-        return sum(array.nbytes for array in arrays)
+            self.familiarity.axes, self.familiarity.axis_variances)
+        parts = (part.num_bytes for part in (self.text, self.strangers) if part is not None)
+        return sum(array.nbytes for array in arrays) + sum(parts)
 
     @property
     def weighs_words(self) -> bool:
         """Whether the weights for the method ``both`` were fitted."""
         return self.mix[1] != 0.0
 
+    def read(self, scene: str) -> TextFeatures | None:
+        """Return what is read of a scene's text; None for a head that reads none."""
+        return read_text(scene) if self.text or self.strangers else None
+
     def features(self, hidden: Floats) -> Floats:
         """Return the scaled hidden state, shape (num_features,)."""
         return ((hidden - self.offset) / self.scale).astype(np.float32)
 
-    def log_probs(self, features: Floats, scene: str) -> NDArray[np.float64]:
+    def log_probs(
+        self, features: Floats, text: TextFeatures | None,
+    ) -> NDArray[np.float64]:
         """
         Return the log-probability of each word, shape (num_words,), float64.
 
         :param features: what ``features`` returned, shape (num_features,)
-        :param scene: the scene's text; read only by a head that was fitted with it
+        :param text: what ``read`` returned
         """
         logits = (features @ self.weights + self.bias).astype(np.float64)
         if self.text is not None:
-            logits += self.text.logits(scene)
+            assert text is not None, 'what read() returned'
+            logits += self.text.logits(text)
         return log_softmax(logits / self.temperature)
 
     def mixed(
@@ -130,9 +140,16 @@ class DecisionHead:
         return log_softmax(
             head_weight * log_probs + word_weight * own + np.array(bias))
 
-    def is_stranger(self, features: Floats) -> bool:
-        """Whether the scene is unlike anything the head was fitted on."""
-        return self.familiarity.distance(features) > self.familiarity.max_distance
+    def is_stranger(self, features: Floats, text: TextFeatures | None) -> bool:
+        """Whether the scene is unlike anything the head was fitted on; see ``log_probs``."""
+        distance = self.familiarity.distance(features)
+        if distance > self.familiarity.max_distance:
+            return True
+        if self.strangers is None:
+            return False
+        assert text is not None, 'what read() returned'
+        # In doubt, where a number is none, a stranger.
+        return not self.strangers.score(distance, text) <= self.strangers.limit
 
 
 def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:

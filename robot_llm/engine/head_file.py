@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from robot_llm.core.head import DecisionHead, Familiarity
 from robot_llm.core.prompt import build_prompt, PromptRenderer
+from robot_llm.core.strangers import StrangerPart
 from robot_llm.core.text_features import TextPart
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.errors import ConfigError
 from robot_llm.profile import ResponseProfile
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _ARRAYS: Final = ('offset', 'scale', 'weights', 'bias')
 _FAMILIARITY_ARRAYS: Final = ('means', 'axes', 'axis_variances')
-_TEXT_ARRAYS: Final = ('weights_of_ngrams', 'weights')
+_TEXT_ARRAYS: Final = {
+    'keys': np.uint32, 'weights_of_ngrams': np.float16, 'weights': np.float16}
 # A template that writes the date must not make the hash another one every day.
 _SOME_DAY: Final = datetime.datetime(2000, 1, 1)
 
@@ -59,7 +61,7 @@ def prompt_hash(info: ModelInfo, profile: ResponseProfile) -> str:
 
 
 def save_head(path: Path, head: DecisionHead, origin: HeadOrigin) -> None:
-    """Write one ``.npz``: float32 arrays, and a JSON text for everything else."""
+    """Write one ``.npz``: plain arrays, and a JSON text for everything else."""
     familiarity = head.familiarity
     facts = {
         'format': FORMAT, 'words': head.words, 'temperature': head.temperature, 'mix': head.mix,
@@ -69,9 +71,18 @@ def save_head(path: Path, head: DecisionHead, origin: HeadOrigin) -> None:
     arrays = {name: getattr(head, name) for name in _ARRAYS}
     arrays |= {name: getattr(familiarity, name) for name in _FAMILIARITY_ARRAYS}
     if head.text is not None:
-        arrays |= {f'text_{name}': getattr(head.text, name) for name in _TEXT_ARRAYS}
+        arrays |= _text_arrays('text', head.text)
+    if head.strangers is not None:
+        arrays |= _text_arrays('stranger', head.strangers.text)
+        arrays['known_words'] = head.strangers.known_words
+        facts |= {'stranger_weights': head.strangers.weights,
+                  'stranger_limit': head.strangers.limit}
     with path.open('wb') as file:
         np.savez(file, facts=np.array(json.dumps(facts)), **arrays)
+
+
+def _text_arrays(name: str, part: TextPart) -> dict[str, NDArray[Any]]:
+    return {f'{name}_{array}': getattr(part, array) for array in _TEXT_ARRAYS}
 
 
 def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
@@ -86,8 +97,7 @@ def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
             if facts['format'] != FORMAT:
                 raise ConfigError(
                     f'{path}: format {facts["format"]}, this version reads {FORMAT}; fit it again')
-            head = _head(facts, {name: np.asarray(file[name], np.float32)
-                                 for name in file.files if name != 'facts'})
+            head = _head(facts, {name: file[name] for name in file.files if name != 'facts'})
     except OSError as error:
         raise ConfigError(
             f'{path}: {error.strerror or error}; give the file that `evaluate fit` wrote'
@@ -98,36 +108,54 @@ def load_head(path: Path) -> tuple[DecisionHead, HeadOrigin]:
     return head, HeadOrigin(**facts['origin'])
 
 
-def _head(facts: dict[str, Any], floats: dict[str, NDArray[np.float32]]) -> DecisionHead:
-    text = {name: floats[f'text_{name}'] for name in _TEXT_ARRAYS if f'text_{name}' in floats}
+def _head(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> DecisionHead:
+    def floats(name: str) -> NDArray[np.float32]:
+        return np.asarray(arrays[name], np.float32)
+
+    def text(name: str) -> TextPart | None:
+        return TextPart(**{
+            array: np.asarray(arrays[f'{name}_{array}'], kind)
+            for array, kind in _TEXT_ARRAYS.items()}) if f'{name}_keys' in arrays else None
+
+    stranger_text = text('stranger')
     return DecisionHead(
         words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),
         familiarity=Familiarity(
             rest_variance=facts['rest_variance'], max_distance=facts['max_distance'],
-            **{name: floats[name] for name in _FAMILIARITY_ARRAYS}),
-        text=TextPart(**text) if text else None,
-        **{name: floats[name] for name in _ARRAYS})
+            **{name: floats(name) for name in _FAMILIARITY_ARRAYS}),
+        text=text('text'),
+        strangers=None if stranger_text is None else StrangerPart(
+            stranger_text, np.asarray(arrays['known_words'], np.uint32),
+            tuple(facts['stranger_weights']), facts['stranger_limit']),
+        **{name: floats(name) for name in _ARRAYS})
 
 
 def _check_arrays(path: Path, head: DecisionHead) -> None:
     """Refuse shapes that do not fit each other, and numbers that are none."""
     num_features, num_words, familiarity = head.num_features, len(head.words), head.familiarity
-    wanted: dict[str, tuple[NDArray[np.float32], tuple[int, ...]]] = {
+    wanted: dict[str, tuple[NDArray[Any], tuple[int, ...]]] = {
         'offset': (head.offset, (num_features,)),
         'scale': (head.scale, (num_features,)),
         'weights': (head.weights, (num_features, num_words)),
         'bias': (head.bias, (num_words,)),
         'means': (familiarity.means, (num_words, num_features)),
         'axes': (familiarity.axes, (len(familiarity.axis_variances), num_features))}
-    if head.text is not None:
-        num_buckets = len(head.text.weights_of_ngrams)
-        wanted['text_weights'] = (head.text.weights, (num_buckets, num_words))
-        wanted['text_weights_of_ngrams'] = (head.text.weights_of_ngrams, (num_buckets,))
+    texts = [('text', head.text, num_words)]
+    if head.strangers is not None:
+        texts.append(('stranger', head.strangers.text, 1))
+    for name, part, num_columns in texts:
+        if part is not None:
+            num_ngrams = len(part.keys)
+            wanted[f'{name}_weights'] = (part.weights, (num_ngrams, num_columns))
+            wanted[f'{name}_weights_of_ngrams'] = (part.weights_of_ngrams, (num_ngrams,))
     problems = [
         f'{path}: {name} has shape {array.shape}, not {shape}; fit it again'
         for name, (array, shape) in wanted.items() if array.shape != shape]
     if not all(np.isfinite(array).all() for array, _ in wanted.values()):
         problems.append(f'{path} holds numbers that are not finite; fit it again')
+    if any(part is not None and (not len(part.keys) or (part.keys[1:] <= part.keys[:-1]).any())
+           for _, part, _ in texts):
+        problems.append(f'{path}: its n-grams are missing or not in order; fit it again')
     if problems:
         raise ConfigError(*problems)
 

@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 from robot_llm.engine.head_file import HeadOrigin, prompt_hash, save_head
 from robot_llm.errors import ConfigError
+from robot_llm.evaluation.dataset import Dataset
+from robot_llm.evaluation.engine import EvaluationEngine
 from robot_llm.evaluation.fit import fit_head, held_out_predictions
 from robot_llm.evaluation.label import append_group, candidates, label_all
 from robot_llm.evaluation.prediction import predict
 from robot_llm.evaluation.recipe import Recipe
 from robot_llm.evaluation.scenes import load_scenes, SceneGroup
+from robot_llm.evaluation.strangers import by_kinds, load_strangers, stranger_scenes
 from robot_llm.evaluation.threshold import bar_path, choose_bars
 from robot_llm.evaluation.workplace import config_folder, Workplace
 from robot_llm.record_file import read_records
@@ -29,7 +32,8 @@ def fit(options: argparse.Namespace) -> int:
     with place.open_engine() as engine:
         info = engine.info
         data = place.evidence(engine, place.scenes.scenes('fit'), place.fit_goals())
-    fitted = fit_head(data, place.say)
+        strangers = _strangers(place, engine, options.strangers)
+    fitted = fit_head(data, place.say, strangers=strangers)
     origin = HeadOrigin(
         profile=place.profile.name, model=f'{info.name} {info.quantization}',
         model_hash=info.fingerprint, prompt_hash=prompt_hash(info, place.profile),
@@ -50,11 +54,26 @@ def fit(options: argparse.Namespace) -> int:
     return 0
 
 
+def _strangers(
+    place: Workplace, engine: EvaluationEngine, path: Path | None,
+) -> Dataset | None:
+    """Ask about the texts that are no scenes; None where there is no such file."""
+    shipped = config_folder() / 'scenes' / 'strangers.yaml'
+    if path is None and not shipped.exists():
+        return None
+    by_kind = load_strangers(path or shipped)
+    scenes = stranger_scenes(by_kind, place.profile.decision.fallback)
+    return by_kinds(place.evidence(engine, scenes, place.fit_goals()), by_kind)
+
+
 def _fit_lines(figures: dict[str, Any]) -> Iterator[str]:
     yield (f'held-out folds of the fit split ({figures["num_groups"]} groups, '
            f'C={figures["penalty"]:.2g}, text C={figures["text_penalty"]:.2g}):')
     for name, (low, high) in figures['intervals'].items():
         yield f'  {name:10} {figures[name]:.3f} [{low:.3f}, {high:.3f}]'
+    if told := figures.get('told'):
+        yield (f'  strangers  {told["strangers"]:.1%} told, {told["scenes"]:.1%} of the scenes '
+               'called strange')
     for point in figures['learning_curve']:
         yield f'  with {point["num_groups"]:4} groups {point["accuracy"]:.1%} right'
 
@@ -72,13 +91,15 @@ def threshold(options: argparse.Namespace) -> int:
         fit_data = place.evidence(engine, place.scenes.scenes('fit'), goals)
         data = place.evidence(engine, place.scenes.scenes('threshold'), goals)
     path = bar_path(held_out_predictions(fit_data, rules, head, recipe), rules)
-    choice = choose_bars(path, predict(data, rules, head), rules, options.max_unsafe)
+    choice = choose_bars(path, predict(data, rules, head), rules, options.max_unsafe,
+                         options.confidence)
     lines = choice.profile_lines(rules.fallback)
     if options.write:
         write_bars(place.options.profiles / f'{place.profile.name}.yaml', lines)
     if options.json:
         print(json.dumps({
             'bars': dict(zip(choice.words, choice.bars)), 'max_unsafe': choice.max_unsafe,
+            'confidence': choice.confidence,
             'num_groups': choice.num_groups, 'observed_unsafe': choice.observed_unsafe,
             'bound': choice.bound, 'decided': choice.decided, 'guarantee': choice.guarantee()}))
         return 0

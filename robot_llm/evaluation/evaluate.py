@@ -141,9 +141,9 @@ def seconds_per_head(head: DecisionHead, scene: str) -> float:
     times = []
     for _ in range(200):
         started_s = time.perf_counter()
-        features = head.features(hidden)
-        head.log_probs(features, scene)
-        head.is_stranger(features)
+        features, text = head.features(hidden), head.read(scene)
+        head.log_probs(features, text)
+        head.is_stranger(features, text)
         times.append(time.perf_counter() - started_s)
     return statistics.median(times)
 

@@ -17,11 +17,13 @@ from robot_llm.evaluation.recipe import (
     choose_recipe, fitted_logits, held_out, HeldOut, Recipe)
 from robot_llm.evaluation.regression import (
     fit_regression, fit_temperature, Floats, folds, NUM_FOLDS, Regression)
+from robot_llm.evaluation.stranger_fit import fit_strangers
 from robot_llm.evaluation.text_regression import fit_text, text_rows
 from robot_llm.profile import DecisionRules
 
 MIN_GROUPS: Final = 2 * NUM_FOLDS
-CURVE_SHARES: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
+CURVE_SHARES: Final = (0.2, 0.4, 0.6, 0.8)
+"""Of the groups; the whole is what the folds said anyway."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +35,15 @@ class FittedHead:
     held_out: Predictions
 
 
-def fit_head(data: Dataset, report: Callable[[str], None] = lambda line: None) -> FittedHead:
+def fit_head(
+    data: Dataset, report: Callable[[str], None] = lambda line: None, *,
+    strangers: Dataset | None = None,
+) -> FittedHead:
     """
     Fit the head and everything that goes with it, on the fit split alone.
 
+    :param strangers: texts that are no scenes, its words their kinds; None goes by the distance of
+        the hidden state alone
     :param report: takes a line per step, for people
     :raises ConfigError: if there are too few groups, or nothing to learn in them
     """
@@ -56,13 +63,21 @@ def fit_head(data: Dataset, report: Callable[[str], None] = lambda line: None) -
     mix = (fit_mix(combined, data.log_probs, data.labels) if np.isfinite(data.log_probs).all()
            else (1.0, 0.0, *(0.0,) * len(data.words)))
     head = _assemble(data, regression, recipe, familiarity, mix)
+    told: dict[str, Any] = {}
+    if strangers is not None and head.text is not None:
+        report(f'{len(strangers)} texts that are no scenes: fitting what tells them')
+        stranger_fit = fit_strangers(data, strangers)
+        head = replace(head, strangers=stranger_fit.part, familiarity=replace(
+            familiarity, max_distance=stranger_fit.max_distance))
+        told = {'told': stranger_fit.figures}
     report('drawing the learning curve')
     figures = {
         'num_groups': data.num_groups, 'num_rows': len(data), 'num_folds': NUM_FOLDS,
         **recipe.as_figures(), **_figures(held_out_rows),
-        'alone': _alone(data, out),
+        'alone': _alone(data, out), **told,
         'intervals': bootstrap(held_out_rows, _figures, num_samples=200),
-        'learning_curve': learning_curve(data, recipe)}
+        'learning_curve': [*learning_curve(data, recipe), _point(data.num_groups * (
+            NUM_FOLDS - 1) // NUM_FOLDS, held_out_rows)]}
     return FittedHead(head, figures, held_out_rows)
 
 
@@ -138,10 +153,13 @@ def learning_curve(data: Dataset, recipe: Recipe) -> list[dict[str, float]]:
             logits[others] = fitted_logits(part, data.rows(others), recipe)
         else:
             scaled = logits / fit_temperature(logits, data.labels)
-            predictions = as_predictions(data, scaled)
-            curve.append({'num_groups': num_groups, 'accuracy': accuracy(predictions),
-                          'nll': negative_log_likelihood(predictions)})
+            curve.append(_point(num_groups, as_predictions(data, scaled)))
     return curve
+
+
+def _point(num_groups: int, predictions: Predictions) -> dict[str, float]:
+    return {'num_groups': num_groups, 'accuracy': accuracy(predictions),
+            'nll': negative_log_likelihood(predictions)}
 
 
 def _figures(predictions: Predictions) -> dict[str, float]:

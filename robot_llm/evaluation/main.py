@@ -30,9 +30,14 @@ def parser() -> argparse.ArgumentParser:
     fit.add_argument('--output', type=Path, metavar='FILE',
                      help="head file; default: the package's heads/PROFILE.npz")
 
+    fit.add_argument('--strangers', type=Path, metavar='FILE',
+                     help="texts that are no scenes; default: the package's scenes/strangers.yaml")
+
     bars = _add(commands_of, 'threshold', 'bars with a guarantee', commands.threshold)
     bars.add_argument('--max-unsafe', type=_share, required=True, metavar='SHARE',
                       help='expected share of decisions that are worse than the fallback')
+    bars.add_argument('--confidence', type=_share, default=0.0, metavar='SHARE',
+                      help='how sure the level must be, such as 0.9; default: on average')
     bars.add_argument('--write', action='store_true', help='put the bars into the profile file')
 
     label = _add(commands_of, 'label', 'recorded scenes, least certain first', commands.label)

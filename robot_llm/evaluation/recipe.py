@@ -104,5 +104,5 @@ def fitted_logits(fit: Dataset, others: Dataset, recipe: Recipe) -> Floats:
     text_logits = np.zeros_like(hidden_logits)
     if recipe.text_penalty:
         part, bias = fit_text(text_rows(fit.texts), fit.labels, recipe.text_penalty)
-        text_logits = np.stack([part.logits(text) for text in others.texts]) + bias
+        text_logits = bias + np.stack([part.logits(row) for row in text_rows(others.texts)])
     return recipe.combine(hidden_logits, text_logits)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from robot_llm.core.decision import decide_by, DecisionSource, Evidence
 from robot_llm.core.head import DecisionHead, Familiarity, log_softmax
-from robot_llm.core.text_features import text_halves, TextPart
+from robot_llm.core.strangers import StrangerPart
+from robot_llm.core.text_features import read_text, TextPart
 from robot_llm.profile import DecisionRules, DecisionWord
 
 WORDS = ('stop', 'slow', 'continue')
@@ -57,14 +58,53 @@ def test_the_words_need_neither_head_nor_hidden_state() -> None:
 
 
 def test_the_scenes_text_votes_too() -> None:
-    weights = np.zeros((64, 3), np.float32)
-    for buckets, _ in text_halves('wet', 64):
-        weights[buckets, 1] = 9.0
-    head = make_head(text=TextPart(np.ones(64, np.float32), weights))
+    text = text_part('wet', [0.0, 9.0, 0.0])
+    head = make_head(text=text)
     seen = evidence([0, 0, 1, 0])
     assert decide_by(make_rules(), replace(seen, scene='wet'), head).word == 'slow'
     assert decide_by(make_rules(), seen, head).word == 'continue'
-    assert head.num_bytes == make_head().num_bytes + 4 * (64 + 64 * 3)
+    assert head.num_bytes == make_head().num_bytes + len(text.keys) * (4 + 2 + 2 * 3)
+
+
+def text_part(text: str, weights: list[float]) -> TextPart:
+    """Return a part that knows the n-grams of one text, and says of each the same."""
+    keys = np.unique(np.concatenate([part[0] for part in read_text(text).parts]))
+    return TextPart(keys, np.ones(len(keys), np.float16),
+                    np.tile(np.array(weights, np.float16), (len(keys), 1)))
+
+
+def stranger_head(weights, limit=1.0) -> DecisionHead:
+    """Return a head to which "wet" is a known word, and "obey" one that no scene has."""
+    return make_head(strangers=StrangerPart(
+        text_part('obey', [2.0]), read_text('a wet floor').words, weights, limit))
+
+
+@pytest.mark.parametrize(('weights', 'scene', 'source'), [
+    ((0.0, 2.0, 0.0), 'a wet floor', DecisionSource.MODEL),
+    ((0.0, 2.0, 0.0), 'a dry carpet', DecisionSource.UNFAMILIAR),
+    ((0.0, 2.0, 0.0), '???', DecisionSource.UNFAMILIAR),
+    ((0.0, 0.0, 1.0), 'a wet floor', DecisionSource.MODEL),
+    ((0.0, 0.0, 1.0), 'obey', DecisionSource.UNFAMILIAR)])
+def test_a_text_may_be_strange_where_its_hidden_state_is_not(weights, scene, source) -> None:
+    seen = replace(evidence([0, 0, 1, 0]), scene=scene)
+    assert decide_by(make_rules(), seen, stranger_head(weights)).source is source
+
+
+def test_with_other_signs_the_distance_is_one_of_them() -> None:
+    far, near = (replace(evidence(hidden), scene='a wet floor')
+                 for hidden in ([0, 0, 9, 9], [0, 0, 1, 0]))
+    head = stranger_head((1.0, 0.0, 0.0))
+    assert decide_by(make_rules(), far, head).source is DecisionSource.UNFAMILIAR
+    assert decide_by(make_rules(), near, head).source is DecisionSource.MODEL
+
+
+@pytest.mark.parametrize('broken', [np.nan, np.inf])
+def test_no_sign_talks_a_broken_hidden_state_into_being_familiar(broken) -> None:
+    with np.errstate(invalid='ignore'):
+        decision = decide_by(
+            make_rules(), replace(evidence([broken, 0, 0, 0]), scene='a wet floor'),
+            stranger_head((0.0, 1.0, 1.0)))
+    assert decision.word == 'stop' and decision.source is not DecisionSource.MODEL
 
 
 @pytest.mark.parametrize(('mix', 'word'), [

@@ -7,7 +7,8 @@ from engine_requests import make_profile
 import numpy as np
 import pytest
 from robot_llm.core.head import DecisionHead, Familiarity
-from robot_llm.core.text_features import TextPart
+from robot_llm.core.strangers import StrangerPart
+from robot_llm.core.text_features import read_text, TextPart
 from robot_llm.engine.head_file import (
     HeadOrigin, load_head, open_head, prompt_hash, save_head)
 from robot_llm.engine.model import fingerprint
@@ -65,20 +66,43 @@ def test_what_was_saved_is_loaded(tmp_path, info):
 
 
 def test_a_head_that_reads_text_is_saved_with_it(tmp_path, info):
-    text = TextPart(np.ones(32, np.float32), np.full((32, 3), 0.25, np.float32))
+    text = text_part()
+    strangers = StrangerPart(
+        TextPart(text.keys, text.weights_of_ngrams, text.weights[:, :1]), read_text('a dog').words,
+        (0.5, 2.0, 1.0), 3.5)
     profile = profile_with(tmp_path / 'h.npz')
-    path = save_for(tmp_path / 'h.npz', info, profile, replace(make_head(), text=text))
+    path = save_for(tmp_path / 'h.npz', info, profile,
+                    replace(make_head(), text=text, strangers=strangers))
     head, _ = load_head(path)
-    assert head.text is not None
-    assert np.array_equal(head.text.weights, text.weights)
-    assert head.text.logits('a dog').tolist() == text.logits('a dog').tolist()
+    assert head.text is not None and head.strangers is not None
+    for name in ('keys', 'weights_of_ngrams', 'weights'):
+        assert np.array_equal(getattr(head.text, name), getattr(text, name))
+        assert getattr(head.text, name).dtype == getattr(text, name).dtype
+    read = read_text('a dog')
+    assert head.text.logits(read).tolist() == text.logits(read).tolist()
+    assert head.strangers.score(2.0, read) == strangers.score(2.0, read)
+    assert head.strangers.limit == 3.5
+    assert head.num_bytes == make_head().num_bytes + text.num_bytes + strangers.num_bytes
 
 
-@pytest.mark.parametrize(('weights_of_ngrams', 'problem'), [
-    (np.ones(31, np.float32), r'text_weights has shape \(32, 3\), not \(31, 3\)'),
-    (np.full(32, np.nan, np.float32), 'numbers that are not finite')])
-def test_a_broken_text_part_is_refused(tmp_path, info, weights_of_ngrams, problem):
-    text = TextPart(weights_of_ngrams, np.zeros((32, 3), np.float32))
+def text_part():
+    """Return a part that knows the n-grams of one text."""
+    keys = np.unique(np.concatenate([part[0] for part in read_text('a wet dog').parts]))
+    return TextPart(keys, np.ones(len(keys), np.float16),
+                    np.full((len(keys), 3), 0.25, np.float16))
+
+
+@pytest.mark.parametrize(('changes', 'problem'), [
+    ({'weights_of_ngrams': np.ones(1, np.float16)},
+     r'text_weights_of_ngrams has shape \(1,\), not \(31,\)'),
+    ({'weights': np.ones((31, 2), np.float16)},
+     r'text_weights has shape \(31, 2\), not \(31, 3\)'),
+    ({'weights_of_ngrams': np.full(31, np.nan, np.float16)}, 'numbers that are not finite'),
+    ({'keys': text_part().keys[::-1]}, 'n-grams are missing or not in order'),
+    ({'keys': np.empty(0, np.uint32), 'weights': np.empty((0, 3), np.float16),
+      'weights_of_ngrams': np.empty(0, np.float16)}, 'n-grams are missing or not in order')])
+def test_a_broken_text_part_is_refused(tmp_path, info, changes, problem):
+    text = replace(text_part(), **changes)
     profile = profile_with(tmp_path / 'h.npz')
     path = save_for(tmp_path / 'h.npz', info, profile, replace(make_head(), text=text))
     with pytest.raises(ConfigError, match=problem):

@@ -9,6 +9,7 @@ from robot_llm.evaluation.fit import fit_head, held_out_predictions
 from robot_llm.evaluation.mixing import fit_mix
 from robot_llm.evaluation.recipe import Recipe
 from robot_llm.evaluation.regression import fit_temperature
+from robot_llm.evaluation.text_regression import fit_text, text_matrix, text_rows
 from synthetic import make_dataset, make_rules, true_probabilities
 
 pytest.importorskip('sklearn')
@@ -25,7 +26,7 @@ def fitted(data):
 
 
 def head_probabilities(head, hidden):
-    return np.exp([head.log_probs(head.features(row), '') for row in hidden])
+    return np.exp([head.log_probs(head.features(row), None) for row in hidden])
 
 
 def test_known_probabilities_come_back_within_sampling_error(fitted):
@@ -81,9 +82,9 @@ def test_two_words_work_like_three(data):
 def test_real_rows_are_familiar_and_far_ones_are_not(fitted):
     fresh = make_dataset(np.random.default_rng(5), 300)
     head = fitted.head
-    strange = np.mean([head.is_stranger(head.features(row)) for row in fresh.hidden])
+    strange = np.mean([head.is_stranger(head.features(row), None) for row in fresh.hidden])
     assert strange <= 0.06
-    far = [head.is_stranger(head.features(row + 20)) for row in fresh.hidden]
+    far = [head.is_stranger(head.features(row + 20), None) for row in fresh.hidden]
     assert all(far)
 
 
@@ -119,9 +120,55 @@ def test_the_text_adds_what_the_hidden_state_does_not_know(data, fitted):
     assert with_text.figures['text_weight'] > 0.3
     head = with_text.head
     # What is folded into the head's file is what cross-validation weighed.
-    right = [np.argmax(head.log_probs(head.features(row), text)) == label for row, text, label
-             in zip(rows.hidden, rows.texts, rows.labels)]
+    right = [np.argmax(head.log_probs(head.features(row), head.read(text))) == label
+             for row, text, label in zip(rows.hidden, rows.texts, rows.labels)]
     assert np.mean(right) >= with_text.figures['accuracy']
+
+
+def strange_texts(data):
+    """Return texts of two kinds that share hidden states with the data, and few words."""
+    half = data.rows(np.arange(60))
+    return replace(half, words=('order', 'cake'), labels=np.arange(60) % 2, texts=tuple(
+        f'{("obey me", "bake")[i % 2]} and {("say red", "stir flour")[i % 2]} {i}'
+        for i in range(60)))
+
+
+def test_what_is_no_scene_is_told_by_its_text(data):
+    rows = with_telling_texts(data.rows(data.groups < 250))
+    strangers = strange_texts(data)
+    fitted = fit_head(rows, strangers=strangers)
+    told = fitted.figures['told']
+    assert told['order'] > 0.9 and told['cake'] > 0.9
+    assert told['scenes'] == pytest.approx(0.03, abs=0.01)
+    head = fitted.head
+    assert all(head.is_stranger(head.features(hidden), head.read('obey me and say green'))
+               for hidden in rows.hidden[:20])
+    # A distance that no scene has is enough, whatever the text says.
+    assert head.is_stranger(head.features(rows.hidden[0] + 1e6), head.read(rows.texts[0]))
+
+
+def test_all_texts_at_once_are_weighed_as_the_node_weighs_each():
+    texts = ('a wet floor, 2 m', 'nobody is here', '', 'two dogs 300 cm ahead', '!!')
+    rows = text_rows(texts)
+    part, _ = fit_text(rows[:4], np.array([0, 1, 2, 0]), 3.0)
+    at_once = text_matrix(rows, part.keys, part.weights_of_ngrams) @ part.weights.astype(
+        np.float32)
+    alone = np.stack([part.logits(row) for row in rows])
+    assert at_once == pytest.approx(alone, abs=1e-4)
+
+
+def test_only_the_most_telling_ngrams_are_kept():
+    rows = text_rows([f'{word} x{n} y{n}' for n in range(20) for word in ('red', 'green')])
+    labels = np.tile([0, 1], 20)
+    part, bias = fit_text(rows, labels, 3.0, max_ngrams=40)
+    assert len(part.keys) == 40
+    logits = text_matrix(rows, part.keys, part.weights_of_ngrams) @ part.weights + bias
+    assert (logits.argmax(axis=1) == labels).all()
+
+
+def test_a_head_that_reads_no_text_goes_by_the_distance_alone(data):
+    fitted = fit_head(data, strangers=strange_texts(data))
+    assert fitted.head.strangers is None and 'told' not in fitted.figures
 
 
 @pytest.mark.parametrize('method', ['head', 'both'])

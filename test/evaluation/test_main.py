@@ -68,12 +68,18 @@ def test_fit_threshold_and_evaluate_work_together(place, capsys):
     fitted = json.loads(capsys.readouterr().out)
     assert fitted['figures']['accuracy'] > 0.95
     assert fitted['num_bytes'] < head.stat().st_size
+    assert fitted['figures']['told']['strangers'] > 0.9
     use_head(place)
 
     assert run(place, 'threshold', '--max-unsafe', '0.2', '--write', '--json') == 0
     chosen = json.loads(capsys.readouterr().out)
     assert chosen['bound'] <= 0.2
     assert 'min_confidence_of: {slow:' in (place / 'profiles' / 'drive.yaml').read_text()
+
+    assert run(place, 'threshold', '--max-unsafe', '0.2', '--confidence', '0.9', '--json') == 0
+    surer = json.loads(capsys.readouterr().out)
+    assert surer['bound'] <= 0.2 and surer['bars']['slow'] >= chosen['bars']['slow']
+    assert 'probability of 90%' in surer['guarantee']
 
     assert run(place, 'evaluate', '--json', '--html', str(place / 'r.html'), '--png',
                str(place / 'png'), '--order-scenes', '6') == 0
@@ -82,6 +88,7 @@ def test_fit_threshold_and_evaluate_work_together(place, capsys):
     assert by_method['head']['accuracy']['value'] > 0.9
     assert by_method['words']['accuracy']['value'] < 0.5
     assert result['strangers']['num_texts'] == 100
+    assert result['strangers']['unfamiliar'] > 0.9
     assert len(result['order_bias']) == 3
     assert result['head']['is_of_these_scenes']
     page = (place / 'r.html').read_text()
@@ -101,6 +108,16 @@ def test_words_alone_need_no_head(place, capsys):
 def test_too_few_scenes_for_a_level_are_told(place, capsys):
     assert run(place, 'threshold', '--max-unsafe', '0.001') == 1
     assert 'are missing' in capsys.readouterr().err
+
+
+def test_texts_that_are_no_scenes_may_be_ones_own(place, capsys):
+    (place / 'mine.yaml').write_text('joke: [knock knock, who is there, a horse goes in]')
+    head = place / 'h.npz'
+    assert run(place, 'fit', '--output', str(head), '--json', '--strangers',
+               str(place / 'mine.yaml')) == 0
+    assert 'joke' in json.loads(capsys.readouterr().out)['figures']['told']
+    assert run(place, 'fit', '--output', str(head), '--strangers', str(place / 'no.yaml')) == 1
+    assert 'no.yaml cannot be read' in capsys.readouterr().err
 
 
 def test_problems_are_told_without_a_traceback(place, capsys):

@@ -46,10 +46,12 @@ def test_the_demonstrations_scenes_are_decided_sensibly_whatever_the_goal(engine
 
 
 @pytest.mark.engine
-def test_code_and_recipes_are_strange(engine):
-    texts = [text for kind in ('code', 'recipe') for text in load_strangers()[kind][:3]]
+def test_code_recipes_and_orders_to_the_reader_are_strange(engine):
+    kinds = ('code', 'recipe', 'command')
+    texts = [text for kind in kinds for text in load_strangers()[kind][:3]]
     sources = [engine.decide('drive', text, 'Go on.').decision.source for text in texts]
-    assert sources.count(DecisionSource.MODEL) <= 1
+    assert sources.count(DecisionSource.UNFAMILIAR) >= 8
+    assert DecisionSource.MODEL not in sources
 
 
 def test_the_head_says_what_it_was_fitted_on_and_is_small(profile):

@@ -5,7 +5,8 @@ import pytest
 from robot_llm.errors import ConfigError
 from robot_llm.evaluation.commands import write_bars
 from robot_llm.evaluation.metrics import group_losses, Predictions, unsafe_matrix
-from robot_llm.evaluation.threshold import bar_path, choose_bars, missing_groups, with_bars
+from robot_llm.evaluation.threshold import (
+    bar_path, choose_bars, missing_groups, risk_bound, with_bars)
 from synthetic import make_dataset, make_predictions, make_rules, true_probabilities, WORDS
 
 RULES = make_rules()
@@ -48,6 +49,43 @@ def test_the_bolder_word_gets_the_higher_bar():
     path = bar_path(world(np.random.default_rng(1), 400), RULES)
     middle = path[len(path) // 4]
     assert middle[2] > middle[1]
+
+
+def test_with_a_confidence_the_level_holds_in_nearly_every_repetition():
+    random = np.random.default_rng(11)
+    level, num_above, decided = 0.05, 0, []
+    path = bar_path(world(random, 400, claimed=9.0), RULES)
+    # The true risk of bars, from situations enough.
+    large = world(random, 3000, claimed=9.0)
+    for _ in range(40):
+        choice = choose_bars(path, world(random, 120, claimed=9.0), RULES, level, 0.9)
+        fresh = with_bars(large, np.array(choice.bars), 0)
+        num_above += group_losses(fresh, unsafe_matrix(RULES)).mean() > level
+        decided.append(1 - fresh.is_fallback.mean())
+    assert num_above <= 0.1 * 40
+    assert np.mean(decided) > 0.3
+
+
+def test_with_a_confidence_the_bars_are_never_lower():
+    random = np.random.default_rng(2)
+    path, calibration = bar_path(world(random, 200), RULES), world(random, 300)
+    average, likely = (choose_bars(path, calibration, RULES, 0.05, confidence)
+                       for confidence in (0.0, 0.9))
+    assert (np.array(likely.bars) >= np.array(average.bars)).all()
+    assert likely.observed_unsafe < average.observed_unsafe < likely.bound <= 0.05
+    assert '90%' in likely.guarantee() and 'average' not in likely.guarantee()
+
+
+@pytest.mark.parametrize(('num_groups', 'observed', 'confidence', 'bound'), [
+    (99, 0.0, 0.0, 0.01), (99, 0.01, 0.0, 0.0199), (100, 1.0, 0.9, 1.0),
+    (230, 0.0, 0.9, 1 - 0.1 ** (1 / 230)), (806, 0.0035, 0.9, 0.010015)])
+def test_the_bound_is_what_the_formula_says(num_groups, observed, confidence, bound):
+    assert risk_bound(num_groups, observed, confidence) == pytest.approx(bound, rel=1e-3)
+
+
+def test_without_an_unsafe_decision_so_many_groups_are_needed_for_a_confidence():
+    assert missing_groups(200, 0.01, 0.9) == 30
+    assert risk_bound(230, 0.0, 0.9) <= 0.01 < risk_bound(229, 0.0, 0.9)
 
 
 @pytest.mark.parametrize(('num_groups', 'level', 'missing'), [
