@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from robot_llm.core.decode_cost import DecodeCost
+
 STEP: Final = 16
 """Larger sizes are multiples of it [tokens]; fewer leave a GPU idle."""
 
@@ -54,6 +56,8 @@ class ChunkSizer:
         self._single_s: deque[float] = deque(maxlen=WINDOW)
         self._further_s: deque[float] = deque(maxlen=WINDOW)
         self._num_single = self._num_last = 0
+        self.decode_cost = DecodeCost()
+        """Of calls behind the prefill: with a row of logits a token costs more than without."""
 
     def set_max_stall(self, max_stall_s: float) -> None:
         """Let the next calls obey another bound [s]; any thread."""
@@ -98,7 +102,9 @@ class ChunkSizer:
 
         :param num_tokens: what it could carry if nothing had to be bounded
         """
-        return num_tokens if self._is_abortable else min(self.size, num_tokens)
+        if self._is_abortable:
+            return num_tokens
+        return self.decode_cost.fitting(min(self.size, num_tokens), self.bound_s)
 
     def learn(self, num_tokens: int, elapsed_s: float) -> None:
         """

@@ -36,6 +36,21 @@ class DecodeCost:
         elif width <= MAX_WIDTH:
             self._wide.append((width, duration_s))
 
+    def fitting(self, num_tokens: int, bound_s: float) -> int:
+        """
+        Return how many of so many tokens one decode may evaluate, at least one.
+
+        All of them as long as nothing is known.
+
+        :param bound_s: how long the decode may take [s]
+        """
+        if not self.is_known:
+            return num_tokens
+        single_s, further_s = self.line()
+        if further_s * (num_tokens - 1) <= bound_s - single_s:
+            return num_tokens
+        return 1 + max(int((bound_s - single_s) / further_s), 0)
+
     @property
     def is_known(self) -> bool:
         """Whether enough decodes of both kinds were seen."""

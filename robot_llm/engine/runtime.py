@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from robot_llm.cache_folder import CacheFolder
 from robot_llm.core.chunking import ChunkSizer, STEP
-from robot_llm.core.decode_cost import DecodeCost
 from robot_llm.core.peaks import Peaks
 from robot_llm.core.prompt import PromptRenderer
 from robot_llm.core.speculation import Speculator
@@ -78,7 +77,7 @@ class Runtime:
             nonce=secrets.token_hex(8), now=today)
         self._should_stop = should_stop
         self._speculation = settings.speculation
-        self.decode_cost = DecodeCost()
+        self.decode_cost = self.chunks.decode_cost
         self.bias: dict[str, NDArray[np.float64]] = {}
         """By profile with contextual calibration; see ``measure_bias``."""
         self.speculators: dict[str, Speculator] = {}

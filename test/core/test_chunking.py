@@ -4,6 +4,7 @@
 import pytest
 from robot_llm.core.chunking import (
     ABORTABLE, BEATS_S, ChunkSizer, DOUBT, STEP, TOKEN_SHARE)
+from robot_llm.core.decode_cost import NUM_NEEDED
 
 
 def sizer(largest=512, is_abortable=False):
@@ -164,3 +165,13 @@ def test_where_a_chunk_can_be_aborted_it_is_large_and_still_shows_that_it_lives(
     assert chunks.size == ABORTABLE
     run(chunks, 5000, lambda n: n * 0.0001)
     assert chunks.size == 512
+
+
+def test_calls_of_an_answer_are_bounded_by_what_they_take_themselves():
+    chunks = warm(lambda num_tokens: 0.007 * num_tokens)
+    assert chunks.limit(100) == chunks.size == 4
+    for _ in range(NUM_NEEDED):
+        chunks.decode_cost.observe(1, 0.01)
+        chunks.decode_cost.observe(4, 0.01 + 3 * 0.012)
+    assert chunks.limit(100) == 2  # 10 ms and 12 ms, of 30
+    assert chunks.size == 4

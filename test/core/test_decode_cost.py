@@ -41,3 +41,19 @@ def test_a_device_that_slows_down_is_followed() -> None:
     for _ in range(10):
         learn(cost, single_s=0.03, further_s=0.01)
     assert cost.line() == pytest.approx((0.03, 0.01))
+
+
+@pytest.mark.parametrize(('bound_s', 'num_tokens', 'expected'), [
+    (0.02, 16, 6),  # one takes 10 ms, and five more take another 10
+    (0.02, 3, 3),
+    (0.005, 16, 1),  # no decode is shorter than a token
+])
+def test_as_many_tokens_fit_as_the_line_affords(
+    bound_s: float, num_tokens: int, expected: int,
+) -> None:
+    assert learn(DecodeCost()).fitting(num_tokens, bound_s) == expected
+
+
+def test_everything_fits_where_nothing_is_known_or_a_token_more_costs_nothing() -> None:
+    assert DecodeCost().fitting(16, 0.001) == 16
+    assert learn(DecodeCost(), further_s=0.0).fitting(16, 0.02) == 16
