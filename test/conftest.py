@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import os
 from pathlib import Path
+import signal
 import socket
 import tempfile
 from typing import Any
@@ -56,6 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # ROS 2 Humble does not know the discovery range.
     if os.environ.get('ROS_DISTRO') == 'humble':
         os.environ['ROS_LOCALHOST_ONLY'] = '1'
+    # A shell that starts this run in the background lets its processes ignore Ctrl-C, and theirs.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

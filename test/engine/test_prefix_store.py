@@ -74,7 +74,7 @@ def test_a_respawned_node_restores_its_prefixes_and_answers_as_a_fresh_one(
         lengths.append(len(token_ids)), decode(token_ids, **rest)))
     respawned = Start(backend, tmp_path)
     # The warm-up, and one token behind each of the two prefixes.
-    assert lengths == [16, 16, 1, 1, 1]
+    assert lengths == [16, 1, 1, 16, 1, 1]
     num_static = len(respawned.runtime.profiles['text'].static_ids)
     assert respawned.said[-1] == f"prefix of 'text' restored, {num_static} tokens"
     assert respawned.how == ['restored', 'restored']
