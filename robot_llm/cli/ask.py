@@ -9,6 +9,7 @@ from builtin_interfaces.msg import Duration
 from rclpy.exceptions import InvalidTopicNameException
 from rclpy.utilities import remove_ros_args
 from rclpy.validate_full_topic_name import validate_full_topic_name
+from robot_llm.cli.own_stdout import own_stdout
 from robot_llm.cli.report import answer_report, result_lines
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
@@ -140,6 +141,7 @@ def exit_code(answer: Answer) -> int:
 def main(args: Sequence[str] | None = None) -> int:
     """Ask one question; ``ros2 run robot_llm ask "…"``."""
     options = parse_args(args)
+    own_stdout()
     try:
         return ask(options)
     except KeyboardInterrupt:  # before the goal was sent, or for the second time

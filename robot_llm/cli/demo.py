@@ -10,6 +10,7 @@ import tempfile
 from typing import Any, Final
 
 from robot_llm.cli.ask import print_token
+from robot_llm.cli.own_stdout import own_stdout
 from robot_llm.cli.report import answer_report, result_lines, stage_sum_s
 from robot_llm.core.session import TokenKind
 from robot_llm.ros.answer import Answer
@@ -128,6 +129,7 @@ def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
 def main(args: Sequence[str] | None = None) -> int:
     """Show the main job; 0 if everything was as it should be."""
     options = parse_args(args)
+    own_stdout()
 
     def say(line: str) -> None:
         if not options.json:

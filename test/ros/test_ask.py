@@ -47,7 +47,8 @@ def test_a_whole_answer_is_printed_and_the_exit_code_is_0(planner: Planner) -> N
     assert '{"target_speed_mps":0.5' in text
     for line in ('decision  continue  by MODEL', 'end       STOP', 'time      ', 'tokens    '):
         assert line in text
-    assert done.stderr == b''
+    # Fast DDS tells of itself there now and then.
+    assert not [line for line in done.stderr.splitlines() if b'RTPS' not in line]
 
 
 def test_json_is_one_object_and_nothing_else(planner: Planner) -> None:
