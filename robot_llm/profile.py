@@ -15,8 +15,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 # One word is no decision; 64 are plenty for a robot. Short words keep their tokens, and with them
 # the rows of logits that the decision needs, few.
 MIN_WORDS, MAX_WORDS = 2, 64
-MAX_WORD_BYTES = 32
-MAX_MEANING_BYTES = 256
+MAX_WORD_BYTES, MAX_MEANING_BYTES = 32, 256
 
 
 def _printable(text: str) -> str:
@@ -89,9 +88,8 @@ class DecisionRules(Group):
             f'words: {word!r} stands twice; keep one' for index, word in enumerate(words)
             if word.casefold() in folded[:index]]
         if not MIN_WORDS <= len(words) <= MAX_WORDS:
-            problems.append(
-                f'words has {len(words)} items, allowed are {MIN_WORDS} to {MAX_WORDS}; '
-                'add or remove some')
+            problems.append(f'words has {len(words)} items, allowed are {MIN_WORDS} to '
+                            f'{MAX_WORDS}; add or remove some')
         if self.fallback not in words:
             problems.append(
                 f'fallback={self.fallback!r} is not one of the words {", ".join(words)}; '
@@ -127,8 +125,7 @@ class DecisionRules(Group):
     @property
     def needs_scene_alone(self) -> bool:
         """Whether the decision is made where the scene ends, before the goal is read."""
-        return (self.method == 'head' and self.reads == 'scene'
-                and not self.min_probability_mass)
+        return self.method == 'head' and self.reads == 'scene' and not self.min_probability_mass
 
     def cost(self, right: str, decided: str) -> float:
         """Return what it costs to decide one word where another is right."""
@@ -156,13 +153,11 @@ class DetailRules(Group):
     @model_validator(mode='after')
     def _check_schema(self) -> Self:
         if self.model and self.kind != 'json':
-            raise ValueError(
-                f'model={self.model!r} does not fit kind={self.kind!r}; set kind to json, or '
-                'remove the model')
+            raise ValueError(f'model={self.model!r} does not fit kind={self.kind!r}; '
+                             'set kind to json, or remove the model')
         if (self.kind == 'json') != (self.json_schema is not None):
-            raise ValueError(
-                f'json_schema does not fit kind={self.kind!r}; give a schema exactly when '
-                'kind is json')
+            raise ValueError(f'json_schema does not fit kind={self.kind!r}; '
+                             'give a schema exactly when kind is json')
         if self.json_schema_of and self.json_schema is None:
             raise ValueError(
                 'json_schema_of is given without json_schema; give the schema of all other words')

@@ -138,7 +138,7 @@ class Generation:
         self._counts.num_decode_calls += 1
 
     def _decide(self) -> Decision:
-        """Decide from the last row of the prefill; no further decode where words differ."""
+        """Decide from what the prefill gave; no further decode where words differ at once."""
         self._check_stop()
         runtime, profile = self._runtime, self._request.profile
         log_probs = np.full(len(profile.words), np.nan)
