@@ -68,10 +68,10 @@ class EngineSettings(Group):
     load_timeout_s: Annotated[float, Field(
         ge=0.0, le=3600.0, description=(
             'Longest time to load the model in; 0 waits for ever [s].'))] = 300.0
-    # A chunk takes a few seconds on the slowest robot; a hang lasts for ever.
+    # On a GPU a whole call of the model is silent, on a CPU a graph node; a hang lasts for ever.
     hang_s: Annotated[float, Field(
         ge=0.0, le=600.0, description=(
-            'A decode without progress for this long has hung; 0 never gives up [s].'))] = 30.0
+            'An engine without progress for this long has hung; 0 never gives up [s].'))] = 30.0
     exit_on_hang: Annotated[bool, Field(
         description='End the process behind a hang, for launch to respawn it.')] = False
 
@@ -201,7 +201,7 @@ class StatusSettings(Group):
 
     rate_hz: Annotated[float, Field(
         ge=0.1, le=50.0, description='Rate of ~/status while the engine works [Hz].')] = 5.0
-    # Longer than the longest chunk: the engine shows that it lives between two decodes.
+    # Longer than two periods, and on a GPU than the longest call of the model.
     lease_s: Annotated[float, Field(
         ge=0.1, le=60.0, description=(
             'DDS deadline and liveliness lease of ~/status: silence means a hang [s].'))] = 3.0

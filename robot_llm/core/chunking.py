@@ -9,12 +9,12 @@ from robot_llm.core.decode_cost import DecodeCost
 STEP: Final = 16
 """Larger sizes are multiples of it [tokens]; fewer leave a GPU idle."""
 
-BEATS_S: Final = 1.0
+KEPT_S: Final = 1.0
 """
 Longest chunk where a running decode can be aborted [s].
 
-The abort bounds a stop then; what is left to bound is the silence between two signs of life, and
-the work that an abort throws away.
+The abort bounds a stop then, and what it throws away is left to bound: a planner that preempts
+every second or two must come through a long prompt in the end, chunk by chunk.
 """
 ABORTABLE: Final = 64
 """Smallest chunk there [tokens]: most warm prompts stay one decode on the slowest machine."""
@@ -67,7 +67,7 @@ class ChunkSizer:
     def bound_s(self) -> float:
         """How long a call may take [s]."""
         if self._is_abortable:
-            return BEATS_S
+            return KEPT_S
         single_s = _middle(self._single_s) if self._single_s else 0.0
         return max(self._max_stall_s, TOKEN_SHARE * single_s)
 

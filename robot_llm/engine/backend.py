@@ -24,6 +24,10 @@ class AbortFlag(Protocol):
     def clear(self) -> None:
         """Let the next decode run."""
 
+    @property
+    def num_nodes(self) -> int:
+        """How far the decode is; changes while it runs, unless the runtime tells nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:

@@ -1,14 +1,13 @@
 """A backend without a model: its answers are written down, its faults come when asked for."""
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import Event
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robot_llm.engine.backend import DecodeAborted, ModelInfo
-from robot_llm.engine.scripted_fault import DecodeCall, OnDecode
+from robot_llm.engine.scripted_fault import DecodeCall, OnDecode, ScriptedAbort
 from robot_llm.engine.scripted_vocab import (
     BOS, byte_tokenizer, CHAT_TEMPLATE, CONTROLS, encode, END, N_VOCAB, split_turn)
 from robot_llm.errors import DecodeError
@@ -55,7 +54,7 @@ class ScriptedBackend:
         self._n_ubatch = min(settings.model.n_ubatch, self.n_batch)
         self.script, self.on_decode = script, on_decode
         self.word_probabilities = word_probabilities
-        self.abort = Event()
+        self.abort = ScriptedAbort()
         self.aborts_inside = aborts_inside
         self.is_closed = False
         self.info = ModelInfo(

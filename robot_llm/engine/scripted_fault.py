@@ -12,6 +12,12 @@ POLL_S: Final = 0.002
 """How often a held decode looks at the abort flag; llama.cpp does so between graph nodes."""
 
 
+class ScriptedAbort(Event):
+    """An abort flag; a test may let ``num_nodes`` rise, as it does in a decode that goes on."""
+
+    num_nodes = 0
+
+
 @dataclass(frozen=True, slots=True)
 class DecodeCall:
     """A part of a decode that is about to be evaluated, at most ``n_ubatch`` tokens."""
@@ -19,7 +25,7 @@ class DecodeCall:
     sequence: tuple[int, ...]
     """The whole sequence, the new tokens included."""
     num_new_tokens: int
-    abort: Event
+    abort: ScriptedAbort
 
     @property
     def text(self) -> str:

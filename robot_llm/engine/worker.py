@@ -50,6 +50,7 @@ class Worker:
         self._clock = clock
         self._pulse = Pulse(clock, lambda: emit(Alive()), heartbeat_s)
         self._runtime: Runtime | None = None
+        self._num_nodes = 0
         self.requests = RequestQueue(emit, clock, policy=policy, max_queue=max_queue)
         """The way in: submit, stop, restart; any thread."""
         # A daemon, so that a decode that hangs for ever cannot keep the process alive.
@@ -79,10 +80,19 @@ class Worker:
 
     def check_progress(self, hang_s: float) -> None:
         """
-        Give the engine up if its request made no progress for too long; any other thread.
+        Show that the running decode goes on, or give the engine up; any other thread.
 
-        :param hang_s: the longest time a decode may take [s]
+        Where the runtime counts what it evaluates, a long decode shows its pulse in its middle;
+        else only the end of each shows one.
+
+        :param hang_s: the longest time without progress [s]
         """
+        if not self.requests.is_running:
+            return
+        assert self._runtime is not None, 'nothing runs before the engine is open'
+        if (num_nodes := self._runtime.backend.abort.num_nodes) != self._num_nodes:
+            self._num_nodes = num_nodes
+            self._pulse.beat()
         # In this order: the pulse beats before a request is given the engine, and while it waits.
         if not self.requests.is_running or (silence_s := self._pulse.silence_s) <= hang_s:
             return

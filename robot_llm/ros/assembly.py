@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 import datetime
+import math
 import os
 from pathlib import Path
 import time
@@ -89,11 +90,12 @@ class Assembly:
         check_default_profile(profiles, settings.profiles.default)
         logger = self._node.get_logger()
         folder = open_cache(settings.cache, lambda problem: logger.warning(problem))
+        heartbeat_s = 1.0 / settings.status.rate_hz
         worker = Worker(
             lambda should_stop: self._open_runtime(settings, profiles, folder, should_stop),
             lambda event: streamer.put(event), time.monotonic,
             policy=settings.preempt.policy, max_queue=settings.preempt.max_queue,
-            heartbeat_s=1.0 / settings.status.rate_hz)
+            heartbeat_s=heartbeat_s)
         # Freed from the last line up: the worker ends its goals, the streamer publishes their
         # ends, then the publishers go.
         stream = TokenStream(self._node, settings)
@@ -112,8 +114,9 @@ class Assembly:
             self._parts.callback(watch.close)
         streamer.open()
         self._parts.callback(streamer.close)
-        if hang_s := settings.engine.hang_s:
-            streamer.call_every(hang_s / 4, lambda: worker.check_progress(hang_s))
+        hang_s = settings.engine.hang_s or math.inf
+        streamer.call_every(
+            min(heartbeat_s / 2, hang_s / 4), lambda: worker.check_progress(hang_s))
         self._parts.callback(self._close_worker, worker)
         self._worker = worker
         if self._must_stop:

@@ -3,7 +3,7 @@
 
 import pytest
 from robot_llm.core.chunking import (
-    ABORTABLE, BEATS_S, ChunkSizer, DOUBT, STEP, TOKEN_SHARE)
+    ABORTABLE, ChunkSizer, DOUBT, KEPT_S, STEP, TOKEN_SHARE)
 from robot_llm.core.decode_cost import NUM_NEEDED
 
 
@@ -158,7 +158,7 @@ def test_where_a_chunk_can_be_aborted_it_is_large_and_still_shows_that_it_lives(
     chunks = sizer(is_abortable=True)
     assert chunks.size == ABORTABLE
     run(chunks, 2000, lambda n: n * 0.0025)
-    assert chunks.size == BEATS_S / 0.0025 // STEP * STEP
+    assert chunks.size == KEPT_S / 0.0025 // STEP * STEP
     chunks.set_max_stall(0.001)
     assert chunks.size > ABORTABLE
     run(chunks, 2000, lambda n: n * 0.1)

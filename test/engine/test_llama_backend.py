@@ -3,7 +3,8 @@
 from collections.abc import Callable
 import gc
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from types import SimpleNamespace
 
 from engine_requests import make_profile, make_request, SPEED_SCHEMA
 from engine_running import generate, open_runtime
@@ -13,7 +14,7 @@ from robot_llm.engine.abort import LlamaAbortFlag
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.llama_log import LLAMA_LOG, LlamaLog
-from robot_llm.errors import DecodeError
+from robot_llm.errors import DecodeError, ModelLoadError
 from robot_llm.settings import Settings
 
 SMALL = {'model.n_ctx': 256, 'model.n_batch': 128, 'sampling.max_tokens': 8}
@@ -87,14 +88,86 @@ def test_a_full_memory_is_an_engine_error_that_names_the_remedy(
     backend.close()
 
 
-def test_the_abort_flag_is_one_byte_that_any_thread_may_set() -> None:
+def test_the_abort_flag_may_be_set_twice_and_counts_from_0_again() -> None:
     flag = LlamaAbortFlag()
     assert not flag.is_set
     flag.set()
     flag.set()
-    assert flag.is_set
+    assert flag.is_set and flag.num_nodes == 0
     flag.clear()
-    assert not flag.is_set
+    assert not flag.is_set and flag.num_nodes == 0
+
+
+def test_the_abort_flag_holds_beside_a_thread_that_asks_it_all_the_time() -> None:
+    flag, must_leave = LlamaAbortFlag(), Event()
+    answers: list[int] = []
+
+    def ask_on() -> None:
+        while not must_leave.is_set():
+            answers.append(flag._libc.sem_post(flag._semaphore))
+
+    thread = Thread(target=ask_on)
+    thread.start()
+    try:
+        for _ in range(300):
+            flag.set()
+            start = len(answers) + 1  # one may be on its way
+            while len(answers) < start + 10:
+                pass
+            assert set(answers[start:start + 10]) == {-1}
+            num_nodes = flag.num_nodes
+            flag.clear()
+            while flag.num_nodes < 10:
+                pass
+            assert num_nodes < flag._largest
+    finally:
+        must_leave.set()
+        thread.join()
+
+
+def test_the_abort_flag_counts_the_nodes_of_a_running_decode_until_it_is_set(
+    open_backend: Callable[..., LlamaCppBackend],
+) -> None:
+    backend = open_backend({'model.n_ctx': 512})
+    backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
+    flag = backend.abort
+    backend.decode([5], position=0)
+    whole = flag.num_nodes
+    assert whole > 30 * 10, 'llama.cpp has thirty layers to evaluate'
+    flag.clear()
+    outcome: list[bool] = []
+
+    def decode() -> None:
+        try:
+            backend.decode([5] * 500, position=1)
+        except DecodeAborted:
+            outcome.append(True)
+
+    thread = Thread(target=decode)
+    thread.start()
+    counts = {0}
+    while len(counts) < 20 and thread.is_alive():
+        counts.add(flag.num_nodes)
+    flag.set()
+    counted = flag.num_nodes
+    thread.join()
+    assert outcome == [True] and len(counts) == 20
+    assert max(counts) <= counted == flag.num_nodes < whole
+    backend.close()
+
+
+@pytest.mark.parametrize('answer', [0, -1])
+def test_a_c_library_whose_semaphores_are_another_kind_is_refused(
+    open_backend: Callable[..., LlamaCppBackend], monkeypatch: pytest.MonkeyPatch, answer: int,
+) -> None:
+    backend = open_backend(SMALL)
+    libc = SimpleNamespace(
+        sem_post=lambda semaphore: answer, sem_init=backend.abort._libc.sem_init,
+        sem_getvalue=backend.abort._libc.sem_getvalue)
+    monkeypatch.setattr(backend.abort, '_libc', libc)
+    with pytest.raises(ModelLoadError, match='set engine.use_abort_callback to false'):
+        backend.open_context(256, num_reserved_tokens=0, num_sequences=1)
+    backend.close()
 
 
 def test_without_the_callback_the_flag_does_not_reach_a_running_decode(

@@ -122,6 +122,33 @@ def test_a_decode_that_hangs_is_given_up_and_its_request_ends_once(
     assert_ended(harness, request, reason)
 
 
+def test_a_long_decode_that_goes_on_shows_its_pulse_and_one_that_stands_is_given_up(
+    make_runtime: MakeRuntime,
+) -> None:
+    alive: list[Event] = []
+    gate = Gate(obeys_abort=False)
+    harness = WorkerHarness(
+        make_runtime(holding(gate)),
+        on_event=lambda event: alive.append(event) if isinstance(event, Alive) else None)
+    harness.worker.open()
+    request = ask('HOLD')
+    harness.worker.requests.submit(request)
+    assert gate.reached.wait(TIMEOUT_S)
+    for _ in range(2):
+        num_alive = len(alive)
+        time.sleep(0.25)  # longer than the period of the heartbeat, and than the bound
+        harness.runtime.backend.abort.num_nodes += 1
+        harness.worker.check_progress(0.2)
+        assert not request.is_stopping and len(alive) == num_alive + 1
+    time.sleep(0.25)
+    harness.worker.check_progress(0.2)
+    assert_ended(harness, request, FinishReason.ERROR)
+    assert request.error is not None and request.error.code is ErrorCode.ENGINE_HUNG
+    gate.opened.set()
+    harness.worker._thread.join(TIMEOUT_S)
+    harness.__exit__()
+
+
 def test_an_engine_that_hangs_outside_a_decode_says_nothing_behind_the_end(
     make_runtime: MakeRuntime,
 ) -> None:

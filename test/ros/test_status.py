@@ -57,6 +57,26 @@ def test_the_heartbeat_of_the_real_model_counts_its_prefill(real_planner: Planne
     real_planner.finish(answer)
 
 
+def test_the_heartbeat_goes_on_in_the_middle_of_a_decode(real_planner: Planner) -> None:
+    start = len(real_planner.statuses)
+    answer = real_planner.ask('The robot sees a chair. ' * 100)
+
+    def beats() -> list[float]:
+        """Return when it beat within the chunk in which it did so most often."""
+        seen: dict[int, list[float]] = {}
+        for status in real_planner.statuses[start:]:
+            if bytes(status.goal_id.uuid) == answer.goal_id and (
+                    status.state == Status.STATE_PREFILL and status.num_prompt_tokens):
+                seen.setdefault(status.num_prefilled_tokens, []).append(status.elapsed_s)
+        return max(seen.values(), key=len, default=[])
+
+    # The end of a chunk accounts for one, and the start of the goal for another.
+    real_planner.wait_for(lambda: len(beats()) >= 4, 'four beats within a chunk')
+    assert beats() == sorted(set(beats()))
+    answer.cancel()
+    real_planner.finish(answer)
+
+
 def test_the_queue_is_counted(queue_planner: Planner) -> None:
     planner, gate = queue_planner, next(_gates)
     running = planner.ask(f'hold-detail:{gate} say-continue')
