@@ -47,9 +47,12 @@ class DecodeCost:
         if not self.is_known:
             return num_tokens
         single_s, further_s = self.line()
-        if further_s * (num_tokens - 1) <= bound_s - single_s:
+        # The bound may follow a device that became faster sooner than these medians do.
+        if (spare_s := bound_s - single_s) <= 0:
+            return 1
+        if further_s * (num_tokens - 1) <= spare_s:
             return num_tokens
-        return 1 + max(int((bound_s - single_s) / further_s), 0)
+        return 1 + int(spare_s / further_s)
 
     @property
     def is_known(self) -> bool:

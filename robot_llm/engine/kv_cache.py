@@ -34,6 +34,7 @@ class KVCache:
         # A window or a recurrent state: rewinding "works" and the text is silently wrong, or the
         # removal returns False. Source: llama-cpp-python PR 2180, issue 2140.
         self._can_drop_part = not info.is_recurrent and not info.n_swa
+        self._is_recurrent = info.is_recurrent
         self._working: list[int] = []
         self._pinned: dict[Hashable, tuple[int, tuple[int, ...]]] = {}
 
@@ -110,10 +111,14 @@ class KVCache:
         """
         Agree with the memory after an aborted decode.
 
-        The finished ubatches stay; the memory's own count tells how many.
+        The finished ubatches stay; the memory's own count tells how many. A recurrent memory
+        counts the aborted one as well, whose state was not computed: nothing of it stays.
 
         :param attempted: the tokens of the aborted call, shape (num_tokens,)
         """
+        if self._is_recurrent:
+            self.clear()
+            return
         length = self._backend.sequence_length(WORKING)
         self._working = (self._working + list(attempted))[:length]
         if length > len(self._working):

@@ -41,7 +41,7 @@ class ScriptedBackend:
         the scripted one; what is missing to 1 goes to all tokens alike
     :param aborts_inside: whether the abort flag is looked at between the parts of a decode
     :param n_swa: a rewound sequence is then silently wrong, as behind a sliding window
-    :param is_recurrent: part of a sequence cannot be dropped
+    :param is_recurrent: part of a sequence cannot be dropped, and an abort leaves it wrong
     """
 
     def __init__(
@@ -114,6 +114,8 @@ class ScriptedBackend:
                 raise DecodeError(f'no room for {len(part)} tokens; raise model.n_ctx')
             self.on_decode(DecodeCall((*sequence, *part), len(part), self.abort))
             if self.aborts_inside and self.abort.is_set():
+                if self.info.is_recurrent:  # the position moves although nothing was computed
+                    sequence += [0] * len(part)
                 raise DecodeAborted
             sequence += part
 

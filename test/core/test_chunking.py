@@ -1,6 +1,7 @@
 """Chunks follow what was measured, never over the bound for long, and never by one outlier."""
 
-
+from hypothesis import example, given
+from hypothesis import strategies as st
 import pytest
 from robot_llm.core.chunking import (
     ABORTABLE, ChunkSizer, DOUBT, KEPT_S, STEP, TOKEN_SHARE)
@@ -175,3 +176,40 @@ def test_calls_of_an_answer_are_bounded_by_what_they_take_themselves():
         chunks.decode_cost.observe(4, 0.01 + 3 * 0.012)
     assert chunks.limit(100) == 2  # 10 ms and 12 ms, of 30
     assert chunks.size == 4
+
+
+TIMES = st.floats(0.0, 10.0) | st.sampled_from([0.0, 0.045, 0.06])
+PHASE = st.tuples(st.integers(1, 40), TIMES, st.integers(1, 12))
+"""So many calls of one width that take the same time."""
+
+
+def answer(chunks, width, elapsed_s, num_calls=1):
+    """Measure calls as a runtime does behind the prefill."""
+    for _ in range(num_calls):
+        chunks.decode_cost.observe(width, elapsed_s)
+        chunks.learn_few(width, elapsed_s)
+
+
+@pytest.mark.parametrize('is_abortable', [False, True])
+@given(phases=st.lists(PHASE, max_size=12), num_tokens=st.integers(1, 2048))
+@example(phases=[(1, 0.06, 8), (8, 0.06, 3), (1, 0.045, 3)], num_tokens=100)
+def test_whatever_was_measured_a_limit_is_between_one_token_and_all(
+    is_abortable, phases, num_tokens,
+):
+    chunks = sizer(is_abortable=is_abortable)
+    for width, elapsed_s, num_calls in phases:
+        for _ in range(num_calls):
+            answer(chunks, width, elapsed_s)
+            assert 1 <= chunks.limit(num_tokens) <= num_tokens
+
+
+def test_a_device_that_became_faster_than_its_medians_bounds_a_call_to_one_token():
+    """A division by zero: a wide call that costs nothing more, and a bound below one token."""
+    chunks = sizer()
+    answer(chunks, 1, 0.06, 8)
+    answer(chunks, 8, 0.06, 3)
+    answer(chunks, 1, 0.045, 3)
+    assert chunks.limit(100) == 1
+    answer(chunks, 1, 0.045, 6)
+    answer(chunks, 8, 0.045, 4)
+    assert chunks.limit(100) == STEP

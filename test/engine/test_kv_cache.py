@@ -107,6 +107,20 @@ def test_after_an_abort_the_whole_parts_are_kept() -> None:
     assert cache.reuse('drive', token_ids) == 8
 
 
+def test_after_an_abort_nothing_of_a_recurrent_memory_is_kept_but_the_pinned_prefix() -> None:
+    cache, backend = make_cache(is_recurrent=True)
+    token_ids = list(range(20))
+    pin(cache, backend, 'drive', token_ids[:6])
+    backend.on_decode = lambda call: backend.abort.set() if len(call.sequence) > 12 else None
+    with pytest.raises(DecodeAborted):
+        backend.decode(token_ids[6:], position=6)
+    cache.recover(token_ids[6:])
+    backend.abort.clear()
+    cache.check_integrity()
+    assert cache.reuse('drive', token_ids) == 6
+    assert backend._memory[WORKING] == token_ids[:6]
+
+
 def test_a_memory_that_holds_more_than_was_asked_for_is_forgotten() -> None:
     cache, backend = make_cache()
     backend.decode([1, 2, 3], position=0)

@@ -91,17 +91,22 @@ def test_whatever_came_before_the_row_behind_a_prompt_is_that_of_a_fresh_context
         runtime.cache.check_integrity()
 
 
+@pytest.mark.parametrize('num_aborted', [20, None], ids=['in the middle', 'in the last chunk'])
 def test_after_an_abort_the_next_prompt_is_right(
-    runtime: Runtime, reference: Callable[[list[int]], np.ndarray],
+    runtime: Runtime, reference: Callable[[list[int]], np.ndarray], num_aborted: int | None,
 ) -> None:
+    """Tokens of a middle chunk counted as cached although they were never evaluated."""
     token_ids = prompt_ids(runtime, LONG)
     cached = runtime.cache.reuse(TEXT.name, token_ids)
-    runtime.decode(token_ids[cached:cached + 20])
+    num_evaluated = cached + 20
+    runtime.decode(token_ids[cached:num_evaluated])
     runtime.backend.abort.set()
     with pytest.raises(DecodeAborted):
-        runtime.decode(token_ids[cached + 20:])
+        runtime.decode(token_ids[num_evaluated:][:num_aborted])
     runtime.backend.abort.clear()
+    assert runtime.cache.num_tokens <= num_evaluated < len(token_ids) - 20
     cached = runtime.cache.reuse(TEXT.name, token_ids)
+    assert cached <= num_evaluated
     runtime.decode(token_ids[cached:])
     assert runtime.backend.logits() == pytest.approx(reference(token_ids), abs=0.1)
 
