@@ -12,7 +12,7 @@ from robot_llm.settings import Settings
 import yaml
 
 BASH = '\n'.join(
-    code for path in DOCUMENTS for code in code_blocks(path, 'bash')).replace('\\\n', '')
+    code for path in DOCUMENTS for code in code_blocks(path, 'bash', 'sh')).replace('\\\n', '')
 
 
 @pytest.mark.parametrize('code', each_block('python'))
@@ -20,7 +20,7 @@ def test_a_python_example_parses(code):
     ast.parse(code)
 
 
-@pytest.mark.parametrize('code', each_block('bash'))
+@pytest.mark.parametrize('code', each_block('bash', 'sh'))
 def test_a_bash_example_parses(code):
     done = subprocess.run(['bash', '-n'], input=code, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
@@ -32,7 +32,8 @@ def test_the_commands_name_files_that_exist():
     for path in re.findall(r'src/robot_llm/([\w./-]+)', BASH):
         assert (ROOT / path).exists(), path
     for name in re.findall(r'-m (robot_llm[\w.]*)', BASH):
-        assert ROOT.joinpath(*name.split('.')).with_suffix('.py').exists(), name
+        module = ROOT.joinpath(*name.split('.'))
+        assert module.with_suffix('.py').exists() or (module / '__main__.py').exists(), name
 
 
 def test_the_commands_name_programs_and_arguments_that_exist():

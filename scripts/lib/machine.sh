@@ -1,14 +1,24 @@
 # shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # What this machine is: a ROS 2 that is sourced, a Python that fits, a compiler, room on the disk.
 
-# Prefixes of AMENT_PREFIX_PATH that are not ours: our own .venv is one too, once scripts/env was
-# sourced, and must not be taken for an installation.
+# The folder's name comes into "#!" lines, into lists that a colon or a semicolon divides, and into
+# commands of rosidl's CMake files that are not quoted for the shell.
+check_root() {
+  local found
+  found=$(grep -oE "[][[:space:]:;&#|<>(){}*?!\"'\`\\\\\$^]" <<<"$root" | sort -u | tr -d '\n') || return 0
+  fail 'looking at the folder of this checkout' \
+    "$root has the characters [$found], and neither ROS 2 nor \"#!\" lines can do with them" \
+    'move the checkout to a folder whose path has no space and nothing that is special to a shell'
+}
+
+# The first prefix of AMENT_PREFIX_PATH that is a ROS installation. A .venv is one too once
+# scripts/env was sourced, ours or another checkout's, and must not be taken for one.
 sourced_ros() {
   local prefix
   local -a prefixes
   IFS=: read -ra prefixes <<<"${AMENT_PREFIX_PATH:-}"
   for prefix in ${prefixes[@]+"${prefixes[@]}"}; do
-    [[ $prefix == "$root"/* ]] && continue
+    [[ $prefix == "$root"/* || -f $prefix/pyvenv.cfg ]] && continue
     [[ -d $prefix/share/rclpy ]] && printf '%s\n' "$prefix" && return
   done
   return 1
@@ -77,6 +87,15 @@ check_compiler() {
   done
   fail 'looking for a compiler' 'neither g++ nor clang++ is on the PATH' \
     'install one (Debian, Ubuntu: sudo apt install g++)'
+}
+
+# What Debian and Ubuntu leave out of their python3 package.
+check_python_parts() {
+  local install="install them (Debian, Ubuntu: sudo apt install python$python_version-venv python$python_version-dev)"
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || fail 'looking at the Python' \
+    "$python cannot make virtual environments: its modules venv and ensurepip are missing" "$install"
+  [[ -f $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] \
+    || fail 'looking at the Python' "the headers (Python.h) of $python are missing" "$install"
 }
 
 # check_room FOLDER MEGABYTES: before the hour is spent, not after.

@@ -21,9 +21,20 @@ build_interfaces() {
   wanted=$(hash_of "${files[@]}")
   if is_done interfaces "$wanted"; then return; fi
   # A message that was removed or renamed must not stay behind.
-  [[ ! -f $build/install_manifest.txt ]] || xargs -r -d '\n' rm -f <"$build/install_manifest.txt"
+  remove_installed "$build/install_manifest.txt"
   run_step 'building the interfaces (robot_llm_msgs)' cmake_interfaces "$source" "$build"
   mark_done interfaces "$wanted"
+}
+
+# remove_installed MANIFEST: only what lies in this .venv: one that was copied from another checkout
+# names that one's files.
+remove_installed() {
+  local file
+  [[ -f $1 ]] || return 0
+  # CMake leaves out the end of the last line.
+  while IFS= read -r file || [[ -n $file ]]; do
+    [[ $file != "$venv"/* ]] || rm -f "$file"
+  done <"$1"
 }
 
 cmake_interfaces() {
@@ -71,6 +82,10 @@ build_with_colcon() {
   # setuptools copies a module only if it is newer than the copy, and never takes one away. The
   # Python package is built in two seconds; begin afresh.
   rm -rf "$root/build/robot_llm" "$root/install/robot_llm"
+  # CMake refuses a build folder that was made for another place: this checkout was moved or copied.
+  grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root/robot_llm_msgs" \
+    "$root/build/robot_llm_msgs/CMakeCache.txt" \
+    || rm -rf "$root/build/robot_llm_msgs" "$root/install/robot_llm_msgs"
   run_step 'building both packages with colcon' run_colcon
   mark_done interfaces "$wanted"
 }

@@ -9,10 +9,24 @@ pip_install() {
     ${constraint[@]+"${constraint[@]}"} "$@"
 }
 
+# What speaks against the .venv that is there, for whoever loses it.
+why_anew() {
+  local made_for=''
+  [[ ! -f $venv/.setup/mode ]] || made_for=$(<"$venv/.setup/mode")
+  if [[ $made_for != "$mode" && $mode == ros ]]; then
+    printf 'it was made for ROS 2 from wheels, and a ROS 2 is sourced (%s)' "$ros_prefix"
+  elif ! _robot_llm_is_made_in "$venv"; then
+    printf 'it was made in another folder'
+  else
+    printf 'it was made for another Python, or not to the end'
+  fi
+}
+
 make_venv() {
   local wanted="$mode $python_version $python"
-  if is_done venv "$wanted" && "$venv/bin/python" -c '' 2>/dev/null; then return; fi
-  [[ ! -e $venv ]] || say "remaking .venv for Python $python_version ($mode)"
+  if is_done venv "$wanted" && _robot_llm_is_made_in "$venv" \
+    && "$venv/bin/python" -c '' 2>/dev/null; then return; fi
+  [[ ! -e $venv ]] || say "making .venv anew for Python $python_version: $(why_anew)"
   check_room "$root" 3000
   rm -rf "$venv"
   local -a options=()

@@ -81,10 +81,10 @@ def code_blocks(path: Path, *languages: str) -> list[str]:
     return [code for language, code in found if language in languages]
 
 
-def each_block(language: str) -> list[Any]:
-    """Return every block in ``language`` as a parameter of a test."""
+def each_block(*languages: str) -> list[Any]:
+    """Return every block in ``languages`` as a parameter of a test."""
     return [pytest.param(code, id=f'{path.name}-{index}') for path in DOCUMENTS
-            for index, code in enumerate(code_blocks(path, language))]
+            for index, code in enumerate(code_blocks(path, *languages))]
 
 
 def write_printed_blocks() -> None:
