@@ -11,7 +11,7 @@ from robot_llm.bench.jetson import MODULES
 from robot_llm.bench.ours import Ours
 from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.prompts import DECIDE, GOAL, PROFILES, scene
-from robot_llm.bench.sample import Figure
+from robot_llm.bench.sample import Figure, highest
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.system import Prompt
 from robot_llm.core.memory_plan import Available, BYTES_PER_VALUE, plan_memory
@@ -78,7 +78,7 @@ def floors(shape: ModelShape, context: Context, known: Constants) -> Iterator[Fi
 
 
 def _promise(context: Context) -> Iterator[Figure]:
-    """Measure decisions, and yield the deadline that 99 of 100 of them would have met."""
+    """Measure decisions, and yield the deadline that 99 of 100 of them, or all of fewer, kept."""
     num_goals = context.options.goals or (30 if context.is_quick else 100)
     num_cold = max(num_goals // 5, 5)
     with closing(Ours(context.settings, PROFILES)) as ours:
@@ -100,10 +100,10 @@ def _promise(context: Context) -> Iterator[Figure]:
             goal = f'{run_index}{nonce} {sentence * (context.options.prompt_tokens // length)}'
             cold_s.append(decide('talk', '', goal))
     note = f'profile {DECIDE.name} of the benchmark: a long rule is cached, the scene is new'
-    yield Figure('deadline: a new scene', 's', tuple(warm_s), statistic='p99', note=note)
+    yield Figure('deadline: a new scene', 's', tuple(warm_s), statistic=highest(num_goals),
+                 note=note)
     yield Figure(f'deadline: about {context.options.prompt_tokens} tokens, none cached', 's',
-                 tuple(cold_s), statistic='p99',
-                 note='of few runs the p99 is the slowest' if num_cold < 100 else '')
+                 tuple(cold_s), statistic=highest(num_cold))
 
 
 def module_table(shape: ModelShape, context: Context) -> Iterator[Finding]:

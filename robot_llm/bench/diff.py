@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from robot_llm.bench.chance import differ
 from robot_llm.bench.environment import SAME
 from robot_llm.bench.report import Report
-from robot_llm.bench.sample import Figure
+from robot_llm.bench.sample import Figure, YES_OR_NO
 from robot_llm.bench.table import quantity
 
 NAME_WIDTH: Final = 58
@@ -32,24 +33,39 @@ class Change:
     @property
     def verdict(self) -> str:
         """
-        ``same``, ``better``, ``worse``, or ``different`` where nobody said which way is good.
+        Return what to make of the two: ``same``, ``too few runs``, ``unsure``, or a difference.
 
-        Different means that the middle halves of both sets of runs do not touch, and that the
-        quoted values differ by more than ``NOISE``. Figures of one run never differ in earnest.
+        A difference is ``better`` or ``worse``, and ``different`` where nobody said which way is
+        good. It is the quoted values that are compared. They differ if they do by more than
+        ``NOISE``, and by more than chance; any difference counts where the value was 0, and
+        answers of yes or no are no matter of chance. Behind it stands whether a target is met now
+        and was not, or the other way round; that is never ``same``.
         """
+        before, after = self.before.is_met, self.after.is_met
+        has_turned = None not in (before, after) and before != after
+        verdict = self._verdict()
+        if not has_turned:
+            return verdict
+        words = {True: 'met', False: 'missed'}
+        return (f'{"unsure" if verdict == "same" else verdict}, '
+                f'{words[bool(before)]} → {words[bool(after)]}')
+
+    def _verdict(self) -> str:
         before, after = self.before, self.after
-        if self.ratio is None or abs(self.ratio - 1) <= NOISE:
+        if before.quoted == after.quoted:
             return 'same'
-        if min(len(before.values), len(after.values)) < 3:
-            return 'too few runs'
-        is_above = after.percentile(25) > before.percentile(75)
-        is_below = after.percentile(75) < before.percentile(25)
-        if not (is_above or is_below):
-            return 'same'
+        if after.unit != YES_OR_NO:
+            if self.ratio is not None and abs(self.ratio - 1) <= NOISE:
+                return 'same'
+            if (is_other := differ(before, after)) is None:
+                return 'too few runs'
+            if not is_other:
+                return 'same'
+        is_above = after.quoted > before.quoted
         if (target := after.target or before.target) is not None:
             is_good = is_above == target.is_floor
         elif after.unit in SMALLER_IS_BETTER:
-            is_good = is_below
+            is_good = not is_above
         elif after.unit in LARGER_IS_BETTER:
             is_good = is_above
         else:

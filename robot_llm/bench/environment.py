@@ -13,7 +13,8 @@ from robot_llm.settings import resolve_n_threads, Settings
 
 SAME: Final = {
     'machine': ('cpu', 'cores'),
-    'model': ('name', 'fingerprint', 'quantization', 'n_threads', 'n_ctx')}
+    'model': ('name', 'fingerprint', 'quantization', 'device', 'n_threads', 'n_ctx'),
+    'options': ('quick',)}
 """Facts that have to be equal for two reports to be compared."""
 
 

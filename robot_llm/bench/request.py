@@ -8,7 +8,7 @@ from robot_llm.bench.client import BenchClient
 from robot_llm.bench.node import add_options, measured_node, profile_name, STORY
 from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.publishing import Pair, publishing
-from robot_llm.bench.sample import Figure, Target
+from robot_llm.bench.sample import Figure, tail, Target
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.threads import between, Work, work_by_thread
 from robot_llm.bench.timeline import STAGES, Timeline
@@ -127,10 +127,3 @@ def _steady(timelines: list[Timeline]) -> Iterator[Finding]:
     yield Figure('token age from its sampling', 's', decided,
                  note='sampled to received; the first token of each goal')
     yield from tail('token age from its sampling', decided)
-
-
-def tail(name: str, values: tuple[float, ...]) -> Iterator[Figure]:
-    """Yield the percentiles of pooled seconds, a figure each, so that ``diff`` compares them."""
-    pooled = Figure(name, 's', values)
-    for percent in (95, 99):
-        yield Figure(f'{name}, p{percent}', 's', (pooled.percentile(percent),))

@@ -1,12 +1,20 @@
 """Repeated measurements: interleaved, medians with spread, ratios run by run, targets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
 
 Measure = Callable[[], float]
-Statistic = Literal['median', 'p99', 'max', 'min']
+Statistic = Literal['median', 'p95', 'p99', 'max', 'min']
+
+PERCENT: Final[Mapping[Statistic, int]] = {
+    'min': 0, 'median': 50, 'p95': 95, 'p99': 99, 'max': 100}
+"""The percentile that each statistic is."""
+ENOUGH_FOR_P95: Final = 20
+ENOUGH_FOR_P99: Final = 100
+"""Of fewer values such a percentile lies between the last two: say the largest instead."""
 
 YES_OR_NO = 'yes/no'
 """The unit of a figure whose values are 1 for yes and 0 for no; the worst of them is quoted."""
@@ -35,7 +43,8 @@ class Figure:
 
     ``values`` has shape (num_runs,), in the order of the runs, the warm-up left out. ``statistic``
     is the one of them to quote and to hold against ``target``; ``note`` says in one line what the
-    numbers alone do not.
+    numbers alone do not. With ``are_draws`` the values are no runs but draws of one estimate,
+    whose distribution they show: more draws say nothing more of what was measured.
     """
 
     name: str
@@ -44,24 +53,17 @@ class Figure:
     target: Target | None = None
     statistic: Statistic = 'median'
     note: str = ''
+    are_draws: bool = False
 
     @property
     def median(self) -> float:
         """The middle of the values."""
-        return median(self.values)
+        return self.percentile(50)
 
     @property
     def quoted(self) -> float:
         """The value to quote."""
-        match self.statistic:
-            case 'median':
-                return self.median
-            case 'p99':
-                return self.percentile(99)
-            case 'max':
-                return max(self.values)
-            case 'min':
-                return min(self.values)
+        return self.percentile(PERCENT[self.statistic])
 
     @property
     def is_met(self) -> bool | None:
@@ -69,9 +71,8 @@ class Figure:
         return None if self.target is None else self.target.is_met(self.quoted)
 
     def percentile(self, percent: float) -> float:
-        """Return the nearest-rank percentile."""
-        ordered = sorted(self.values)
-        return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
+        """Return a percentile, in proportion between two values, as everywhere in the package."""
+        return float(np.percentile(self.values, percent))
 
     def as_dict(self) -> dict[str, Any]:
         """Return what goes into the JSON report."""
@@ -80,7 +81,8 @@ class Figure:
             'quoted': self.quoted, 'median': self.median, 'min': min(self.values),
             'p25': self.percentile(25), 'p75': self.percentile(75), 'p99': self.percentile(99),
             'max': max(self.values), 'target': str(self.target) if self.target else None,
-            'is_met': self.is_met, 'note': self.note, 'values': list(self.values)}
+            'is_met': self.is_met, 'note': self.note, 'are_draws': self.are_draws,
+            'values': list(self.values)}
         if self.target is not None:
             report |= {'limit': self.target.limit, 'is_floor': self.target.is_floor}
         return report
@@ -91,7 +93,20 @@ class Figure:
         target = (Target(report['limit'], report['is_floor'])
                   if report['target'] is not None else None)
         return cls(report['name'], report['unit'], tuple(report['values']), target,
-                   report['statistic'], report['note'])
+                   report['statistic'], report['note'], report.get('are_draws', False))
+
+
+def highest(num_values: int) -> Statistic:
+    """Return ``p99`` where so many values have one, or else ``max``."""
+    return 'p99' if num_values >= ENOUGH_FOR_P99 else 'max'
+
+
+def tail(name: str, values: Sequence[float]) -> Iterator[Figure]:
+    """Yield the high percentiles of pooled seconds, as far as there are enough values for them."""
+    if len(values) >= ENOUGH_FOR_P95:
+        yield Figure(f'{name}, p95', 's', tuple(values), statistic='p95')
+    last = highest(len(values))
+    yield Figure(f'{name}, {last}', 's', tuple(values), statistic=last)
 
 
 def yes_or_no(name: str, answers: Sequence[bool], *, note: str = '') -> Figure:

@@ -1,7 +1,7 @@
 """Medians, spreads, ratios and targets of repeated measurements."""
 
 import pytest
-from robot_llm.bench.sample import Figure, interleave, ratio, Target, yes_or_no
+from robot_llm.bench.sample import Figure, highest, interleave, ratio, Target, yes_or_no
 
 
 def test_the_measures_take_turns_and_the_first_round_only_warms_up() -> None:
@@ -26,13 +26,27 @@ def test_a_ratio_is_taken_run_by_run() -> None:
     assert figure.median == 2.0
 
 
-@pytest.mark.parametrize(('percent', 'expected'), [(0, 1.0), (50, 3.0), (99, 4.0), (100, 4.0)])
-def test_a_percentile_is_one_of_the_values(percent: float, expected: float) -> None:
+@pytest.mark.parametrize(('percent', 'expected'), [
+    (0, 1.0), (25, 1.75), (50, 2.5), (75, 3.25), (100, 4.0)])
+def test_a_percentile_lies_in_proportion_between_two_values(
+        percent: float, expected: float) -> None:
     assert Figure('f', 's', (4.0, 1.0, 3.0, 2.0)).percentile(percent) == expected
 
 
+@pytest.mark.parametrize('num_values', range(2, 40))
+def test_the_middle_half_lies_in_the_middle(num_values: int) -> None:
+    figure = Figure('f', 's', tuple(map(float, range(1, num_values + 1))))
+    assert figure.percentile(25) - 1 == pytest.approx(num_values - figure.percentile(75))
+
+
+def test_the_99th_of_a_hundred_is_not_the_largest() -> None:
+    figure = Figure('f', 's', tuple(map(float, range(1, 101))), statistic=highest(100))
+    assert figure.statistic == 'p99' and 99 <= figure.quoted < 100
+    assert highest(99) == 'max'
+
+
 @pytest.mark.parametrize(('statistic', 'quoted'), [
-    ('median', 2.0), ('max', 3.0), ('p99', 3.0), ('min', 1.0)])
+    ('median', 2.0), ('max', 3.0), ('min', 1.0), ('p95', 2.9)])
 def test_the_statistic_that_is_quoted_is_held_against_the_target(statistic, quoted) -> None:
     values = (1.0, 2.0, 3.0)
     figure = Figure('f', 's', values, Target(quoted), statistic)

@@ -55,7 +55,8 @@ def length(rig: Rig, scale: Scale) -> Iterator[Finding]:
         'robot_llm': [found.seconds[OURS] for found in runs.values()],
         'llama.cpp, one batch': [found.seconds[BARE] for found in runs.values()]})
     yield Figure('ttft fit, slope, engine / bare', 'x', slope_ratios(list(runs.values())),
-                 Target(1 / 0.95), note=f'{NUM_DRAWS} draws from the pairs of runs')
+                 Target(1 / 0.95), note=f'{NUM_DRAWS} draws from the pairs of runs',
+                 are_draws=True)
 
 
 def _measure(rig: Rig, tokens: int, found: Runs) -> None:

@@ -10,7 +10,7 @@ from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
 from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.prompts import STORY, TALK
-from robot_llm.bench.sample import Figure, Target
+from robot_llm.bench.sample import Figure, highest, Target
 from robot_llm.bench.suite import Finding
 from robot_llm.core.event import Decided, Delta, Event, Finished, Started
 from robot_llm.core.request import FinishReason, Request
@@ -22,7 +22,6 @@ from robot_llm.errors import EngineError
 ABORT: Final = 'abort callback'
 TEXT: Final = 'free text'
 JSON: Final = 'JSON'
-ENOUGH_FOR_P99 = 100
 EVENT_TIMEOUT_S = 120.0
 """A worker that says nothing for so long has died; the longest chunk takes seconds."""
 PREFILL_SLACK_S = 0.005
@@ -192,7 +191,7 @@ def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[
         if way != ABORT:
             yield Figure(
                 f'one call, {what}, {way}', 's', tuple(stops.calls_s),
-                Target(bound_s + DECODE_SLACK_S), 'p99',
+                Target(bound_s + DECODE_SLACK_S), highest(len(stops.calls_s)),
                 f'prefill and decode; {stops.runtime.chunks.size} tokens at most')
     yield Figure(f'wasted tokens, {way}', '', tuple(wasted), Target(1.0), statistic='max')
 
@@ -200,13 +199,11 @@ def _decode_figures(rig: Rig, scale: Scale, stops: Stops, way: str) -> Iterator[
 def _latencies(
     name: str, requests: list[Request], target: Target | None, note: str = '',
 ) -> Iterator[Figure]:
-    """Yield the median, and the 99th percentile where there are enough stops for one."""
+    """Yield the median, and the 99th percentile or what stands for it."""
     seconds = tuple(request.stop_clock.latency_s for request in requests)
     yield Figure(f'{name}, p50', 's', seconds)
-    if len(seconds) >= ENOUGH_FOR_P99:
-        yield Figure(f'{name}, p99', 's', seconds, target, 'p99', note)
-    else:
-        yield Figure(f'{name}, max', 's', seconds, target, 'max', note)
+    last = highest(len(seconds))
+    yield Figure(f'{name}, {last}', 's', seconds, target, last, note)
 
 
 def _plot(figures: list[Figure], max_stall_s: float) -> Plot:
