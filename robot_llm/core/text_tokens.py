@@ -5,20 +5,21 @@ from dataclasses import dataclass
 import math
 import re
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-_WORD: Final = re.compile(r'\d+(?:[.,]\d+)?|[^\W\d_]+|[%.;:!?",]')
+from robot_llm.core.numerals import (
+    decimals_at, DIGITS, fraction_at, is_digit, plain_spelling, value_at)
+
+_WORD: Final = re.compile(
+    DIGITS + r'|(?<=\d)(?:[-–—/]| [-–—] )(?=\d)|[^\W\d_]+|[%.;:!?",]')
 PUNCTUATION: Final = frozenset('.;:!?",')
 MAX_CHARS: Final = 2000
 """What lies behind adds nothing but time."""
+_RANGE_SIGNS: Final = frozenset(('-', '–', '—', ' - ', ' – ', ' — ', '/'))
+"""Between digits; they join them and are no words."""
+_PADDING: Final = ('',) * 6
+"""Behind the last word, so that looking ahead needs no care."""
 
-# English; other languages need digits.
-_ONES: Final[Mapping[str, int]] = MappingProxyType({word: value for value, word in enumerate(
-    'zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen '
-    'fifteen sixteen seventeen eighteen nineteen'.split())})
-_TENS: Final[Mapping[str, int]] = MappingProxyType({word: 10 * tens for tens, word in enumerate(
-    'twenty thirty forty fifty sixty seventy eighty ninety'.split(), start=2)})
-_BIG: Final[Mapping[str, int]] = MappingProxyType({'hundred': 100, 'thousand': 1000})
 _METRES: Final[Mapping[str, float]] = MappingProxyType({
     name: metres for metres, names in (
         (1.0, 'm metre metres meter meters'),
@@ -28,6 +29,13 @@ _METRES: Final[Mapping[str, float]] = MappingProxyType({
         (1000.0, 'km kilometre kilometres kilometer kilometers'),
         (0.3048, 'ft foot feet'), (0.0254, 'inch inches'), (0.9144, 'yd yard yards'),
         (0.75, 'step steps pace paces stride strides')) for name in names.split()})
+_UNITS: Final = f'(?:{"|".join(_METRES)})'
+_SMALLER: Final[Mapping[float, tuple[float, ...]]] = MappingProxyType({
+    1000.0: (1.0,), 1.0: (0.1, 0.01, 0.001), 0.9144: (0.3048, 0.0254), 0.3048: (0.0254,)})
+"""The units that a length may go on in: "2 m 80 cm", "six feet two inches"."""
+_ARTICLES: Final = ('a', 'an')
+_NO_CENTIMETRES: Final = frozenset((*_METRES, 'degree', 'degrees', 'deg', 'percent', '%'))
+"""Behind "one metre twenty" they show that the twenty is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +58,31 @@ class Number:
 Token = str | Number
 
 
+class _Length(NamedTuple):
+    """A length, the unit of its number [m], and where the words behind it begin."""
+
+    metres: float
+    unit: float
+    end: int
+
+
 def text_tokens(text: str) -> list[Token]:
     """
     Return words in lower case, punctuation, numbers and lengths, in the order of the text.
 
-    "1900 mm", "1,9 m" and "one metre ninety" are the same; so are "seven" and "7".
+    "1900 mm", "1,9 m", "one point nine metres" and "one metre ninety" are the same; so are "seven"
+    and "7". Of a range, "two to three metres", both ends are lengths. A number whose unit is not
+    known is no length, and what may be two lengths is the nearer one.
     """
-    words = _WORD.findall(text[:MAX_CHARS].casefold())
+    plain = plain_spelling(text[:MAX_CHARS].casefold(), _UNITS)
+    words = [*_WORD.findall(plain), *_PADDING]
     tokens: list[Token] = []
     start = 0
-    while start < len(words):
+    while start < len(words) - len(_PADDING):
         token, start = _length_behind_unit(words, start) or _number(words, start) or (
             words[start], start + 1)
-        tokens.append(token)
+        if token not in _RANGE_SIGNS:
+            tokens.append(token)
     return tokens
 
 
@@ -74,85 +94,82 @@ def words_of(tokens: Sequence[Token], steps: float) -> list[str]:
 def _length_behind_unit(words: Sequence[str], start: int) -> tuple[Number, int] | None:
     """Read what sensors write: ``range_mm=1450``."""
     metres = _METRES.get(words[start], 1.0)
-    behind = words[start + 1:start + 3]
-    if metres > 0.01 or not behind or not behind[0][0].isdecimal() or behind[-1] in _METRES:
+    if metres > 0.01 or not words[start + 1][:1].isdecimal() or words[start + 2] in _METRES:
         return None
-    return Number(_from_digits(behind[0]) * metres, True), start + 2
+    found = value_at(words, start + 1, metres)
+    return (Number(found[0] * metres, True), found[1]) if found else None
 
 
 def _number(words: Sequence[str], start: int) -> tuple[Number, int] | None:
-    """Read a number and the unit behind it."""
-    behind = words[start + 1] if start + 1 < len(words) else ''
-    if words[start] in ('a', 'an') and behind in _METRES and behind != 'm':
-        value, end = 1.0, start + 1
-    elif (found := _value(words, start)) is not None:
-        value, end = found
-    else:
+    """Read a number, and the unit behind it or behind the range that it begins."""
+    if (length := _length(words, start)) is not None:
+        return Number(length.metres, True), length.end
+    if (found := value_at(words, start)) is None:
         return None
-    unit = end + (words[end:end + 1] in (['a'], ['an']) and words[end - 1] == 'half')
-    metres = _METRES.get(words[unit]) if unit < len(words) else None
-    if metres is None:
-        return Number(value, False), end
-    end, value = unit + 1, value * metres
-    if list(words[end:end + 3]) == ['and', 'a', 'half']:
-        return Number(value + metres / 2, True), end + 3
-    # "One metre twenty", unless the twenty has a unit of its own.
-    more = _TENS.get(words[end], 0) if metres == 1.0 and end < len(words) else 0
-    if more and not (end + 1 < len(words) and words[end + 1] in _METRES):
-        return Number(value + more / 100, True), end + 1
-    return Number(value, True), end
+    value, end = found
+    num_joining = _num_joining(words, start, end)
+    farther = _length(words, end + num_joining) if num_joining else None
+    if farther is not None:
+        nearer, _ = value_at(words, start, farther.unit) or found
+        if nearer * farther.unit < farther.metres:
+            return Number(nearer * farther.unit, True), end
+    return Number(value, False), end
 
 
-def _value(words: Sequence[str], start: int) -> tuple[float, int] | None:
-    """Return the number that begins here, and where the words behind it begin."""
-    begin = start
-    if words[start] == 'a' and words[start + 1:start + 2] and words[start + 1] in (
-            *_BIG, 'dozen', 'half', 'couple'):
-        start += 1
-    word = words[start]
-    if word[0].isdecimal():
-        value, end = _from_digits(word), start + 1
-    elif word in _ONES or word in _TENS or word in _BIG:
-        value, end = _from_words(words, start)
-    elif word == 'half':
-        value, end = 0.5, start + 1
-    elif word == 'dozen':
-        value, end = 12.0, start + 1
-    elif word == 'couple' and start > begin:
-        value, end = 2.0, start + 1 + (words[start + 1:start + 2] == ['of'])
-    else:
+def _num_joining(words: Sequence[str], start: int, end: int) -> int:
+    """Return how many words behind the number at ``start`` make it one end of a range."""
+    if list(words[end:end + 2]) == ['.', '.']:
+        return 2
+    return int(words[end] in ('to', 'or') or words[end] in _RANGE_SIGNS
+               or (words[end] == 'and' and words[start - 1] == 'between'))
+
+
+def _length(words: Sequence[str], start: int) -> _Length | None:
+    """Read a number with its unit, and what belongs to it behind the unit."""
+    if (amount := _amount(words, start)) is None:
         return None
-    if word != 'dozen' and words[end:end + 1] == ['dozen']:
-        value, end = 12 * value, end + 1
-    if list(words[end:end + 3]) == ['and', 'a', 'half']:
-        value, end = value + 0.5, end + 3
-    return value, end
+    value, end = amount
+    unit = _METRES[words[end]]
+    rest, end = _rest(words, end + 1, unit)
+    return _Length(value * unit + rest, unit, end)
 
 
-def _from_digits(word: str) -> float:
-    # More digits than a float has are no size that anybody tells.
-    return min(float(word.replace(',', '.')), 1e9)
+def _amount(words: Sequence[str], start: int) -> tuple[float, int] | None:
+    """Return a number, and where its unit stands; None if none does."""
+    if words[start] in _ARTICLES and words[start + 1] in _METRES and words[start + 1] != 'm':
+        # How much "a fraction of a metre" is nobody knows.
+        return None if words[start - 2] == 'fraction' else (1.0, start + 1)
+    if (part := fraction_at(words, start)) and words[part[1]] in _METRES:
+        return part
+    # "A point sixteen inches away" is no decimal: people tell the digits.
+    is_decimal = words[start] == 'point' and is_digit(words[start + 1])
+    found = decimals_at(words, start) if is_decimal else None
+    if found is None:
+        if (found := value_at(words, start)) is None:
+            return None
+        end = found[1]
+        part = fraction_at(words, end + 1) if words[end] == 'and' else None
+        if part and words[part[1]] in _METRES and words[part[1] - 1] not in _ARTICLES:
+            return found[0] + part[0], part[1]
+        if unit := _METRES.get(words[end]):
+            found = value_at(words, start, unit)
+    return found if found and words[found[1]] in _METRES else None
 
 
-def _from_words(words: Sequence[str], start: int) -> tuple[float, int]:
-    """Return the value of number words that belong together; "two three" are two numbers."""
-    thousands, value, end = 0.0, 0.0, start
-    while end < len(words):
-        word, rest = words[end], value % 100
-        if word in _ONES:
-            if rest and (rest < 20 or rest % 10 or not 0 < _ONES[word] < 10):
-                break
-            value += _ONES[word]
-        elif word in _TENS:
-            if rest:
-                break
-            value += _TENS[word]
-        elif word == 'hundred':
-            value = (value or 1.0) * 100
-        elif word == 'thousand':
-            thousands, value = thousands + (value or 1.0) * 1000, 0.0
-        elif not (word == 'and' and value + thousands >= 100 and end + 1 < len(words) and (
-                words[end + 1] in _ONES or words[end + 1] in _TENS)):
-            break
-        end += 1
-    return min(thousands + value, 1e9), end
+def _rest(words: Sequence[str], start: int, unit: float) -> tuple[float, int]:
+    """Return what follows a unit and belongs to it [m]: "and a half", "twenty", "5 cm"."""
+    part = fraction_at(words, start + 1) if words[start] == 'and' else None
+    if part and words[part[1]] not in (*_METRES, 'of', 'open') and (
+            words[part[1] - 1] not in _ARTICLES):
+        return part[0] * unit, part[1]
+    if unit == 1.0 and words[start].isalpha() and (found := value_at(words, start)) and (
+            10 <= found[0] < 100 and words[found[1]] not in _NO_CENTIMETRES):
+        return found[0] / 100, found[1]
+    more = _amount(words, start) if words[start] not in _ARTICLES else None
+    if more and (smaller := _METRES[words[more[1]]]) in _SMALLER.get(unit, ()) and (
+            more[0] * smaller < unit):
+        return more[0] * smaller, more[1] + 1
+    if unit == _METRES['ft'] and (found := value_at(words, start)) and (
+            words[found[1]] == 'in' and found[0] < 12):
+        return found[0] * _METRES['inch'], found[1] + 1
+    return 0.0, start

@@ -21,6 +21,19 @@ PLAIN = [
     ('The corridor is clear.', {'continue'}),
 ]
 
+# One pair is one length, told and in digits.
+SCENES = (
+    'A person stands on the path, {} ahead.',
+    'A pallet lies on the path, {} ahead.',
+    'A van has stopped on my lane {} in front of me.')
+SPELLINGS = (
+    ('zero point nine metres', '0.9 metres'), ('one point five metres', '1.5 metres'),
+    ('two point eight metres', '2.8 metres'), ('one point seven five metres', '1.75 metres'),
+    ('two and a half metres', '2.5 metres'), ('one metre ninety', '1.9 m'), ('2m40', '2.4 m'),
+    ('1½ m', '1.5 m'), ('1,500 mm', '1500 mm'), ('.8 m', '0.8 m'), ('2·8 m', '2.8 m'),
+    ('three quarters of a metre', '0.75 metres'), ('five point one metres', '5.1 metres'),
+    ('one hundred and eighty centimetres', '180 cm'), ('6 ft 2 in', '1.88 m'))
+
 
 @pytest.fixture(scope='module')
 def profile() -> ResponseProfile:
@@ -52,6 +65,19 @@ def test_code_recipes_and_orders_to_the_reader_are_strange(engine):
     sources = [engine.decide('drive', text, 'Go on.').decision.source for text in texts]
     assert sources.count(DecisionSource.UNFAMILIAR) >= 8
     assert DecisionSource.MODEL not in sources
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize('scene', SCENES)
+def test_spoken_lengths_are_decided_as_digits_or_fall_back(engine, scene):
+    words = {text: engine.decide('drive', scene.format(text), 'Go on.').decision.word
+             for pair in SPELLINGS for text in pair}
+    bolder = [(told, words[told], words[digits]) for told, digits in SPELLINGS
+              if words[told] not in (words[digits], 'stop')]
+    assert not bolder
+    # Not for want of any decision: these lie within the distance at which the robot has to stop.
+    near = [told for told, digits in SPELLINGS if digits != '5.1 metres']
+    assert {words[told] for told in near} == {'stop'}
 
 
 def test_the_head_says_what_it_was_fitted_on_and_is_small(profile):
