@@ -1,6 +1,6 @@
 """What a model needs in memory, before it is loaded, beside what there is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from robot_llm.core.model_shape import ModelShape
@@ -21,6 +21,11 @@ class Available:
     gpu: int = 0
     is_unified: bool = False
     """The GPU draws from the host's memory (Jetson), so both columns share ``host``."""
+
+    def after_freeing(self, held: 'MemoryPlan') -> 'Available':
+        """Return what there will be once what was planned is given back."""
+        return replace(self, host=self.host and self.host + held.host,
+                       gpu=self.gpu and self.gpu + held.gpu)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,12 +112,12 @@ class Backend(Protocol):
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
     ) -> None:
         """
-        Allocate the memory for the sequences; one that is there already is freed first.
+        Allocate the memory for the sequences; one that is there already is replaced.
 
         :param n_ctx: what one request may use [tokens]
         :param num_reserved_tokens: room beside it, for pinned prefixes and branches [tokens]
         :param num_sequences: sequence ids 0 .. num_sequences - 1 may be used
-        :raises ModelLoadError: if it does not fit
+        :raises EngineError: if it does not fit; nothing can be decoded before it succeeds
         """
 
     def decode(

@@ -13,7 +13,8 @@ from robot_llm.engine.device_peaks import measure_peaks, peaks_key
 from robot_llm.engine.features import feature_ids
 from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_batch import LlamaBatch
-from robot_llm.engine.llama_context import open_llama_context, plan_context
+from robot_llm.engine.llama_context import (
+    check_cache_types, open_llama_context, plan_context)
 from robot_llm.engine.llama_log import LLAMA_LOG, LogSink
 from robot_llm.engine.llama_state import restore_sequence, save_sequence, state_key
 from robot_llm.engine.llama_vocab import LlamaVocab
@@ -38,6 +39,7 @@ class LlamaCppBackend:
     :param should_stop: asked while loading; True gives up
     :param log_sink: takes llama.cpp's log lines
     :raises ModelLoadError: with file, reason and remedy
+    :raises ConfigError: if ``type_k`` or ``type_v`` does not suit the model
     """
 
     def __init__(
@@ -52,12 +54,15 @@ class LlamaCppBackend:
         self._uses_abort = settings.engine.use_abort_callback
         self._n_threads = resolve_n_threads(settings.model.n_threads, num_cores)
         self._context: llama.llama_context_p | None = None
+        self._memory: llama.llama_memory_t | None = None
+        """Of the context; llama.cpp takes None for a memory that holds nothing."""
         self.abort = LlamaAbortFlag()
         LLAMA_LOG.install(log_sink, is_muted=lambda: self.abort.is_set)
         llama.llama_backend_init()
         self._path = path = model_file(settings)
         check_gguf(path)
         self._shape = shape = read_shape(path)
+        check_cache_types(shape, settings.model)
         self._plan = check_memory(shape, settings.model)
         self._model: llama.llama_model_p | None = load_model(
             path, settings.model, should_stop=should_stop)
@@ -68,6 +73,8 @@ class LlamaCppBackend:
             self.close()
             raise
         self._vocab = LlamaVocab(self._model)
+        # Now: what is mapped stays what it is when the file is moved or replaced.
+        self._state_key = state_key(path, self.info, settings.model)
 
     @property
     def aborts_inside(self) -> bool:
@@ -109,8 +116,10 @@ class LlamaCppBackend:
         self, n_ctx: int, *, num_reserved_tokens: int, num_sequences: int,
     ) -> None:
         """Allocate the KV cache, the compute buffers and the batch."""
+        self._plan = plan_context(
+            self.info, self._settings, num_reserved_tokens,
+            replaces=self._plan.context if self._context is not None else None)
         self._free_context()
-        self._plan = plan_context(self.info, self._settings, num_reserved_tokens)
         self._hidden_state = np.empty(0, np.float32)
         self._context = open_llama_context(
             self._model, self._settings, num_tokens=n_ctx + num_reserved_tokens,
@@ -149,6 +158,8 @@ class LlamaCppBackend:
         return [np.stack([self._row(i) for i in range(*bound)]) for bound in bounds]
 
     def _run(self, num_tokens: int) -> None:
+        if self._context is None:  # llama.cpp would read behind the null pointer
+            raise DecodeError('there is no context; clean the node up and configure it again')
         status = llama.llama_decode(self._context, self._batch.take(num_tokens))
         if status == 0:
             # On a GPU llama_decode only enqueues; a chunk is a bound only if it is waited for.
@@ -189,7 +200,7 @@ class LlamaCppBackend:
 
     def state_key(self) -> str:
         """Name the file, the runtime, the device and the kind of cache."""
-        return state_key(self._path, self.info, self._settings)
+        return self._state_key
 
     def save_sequence(self, seq_id: int) -> bytes:
         """Return a sequence as bytes."""
@@ -214,7 +225,7 @@ class LlamaCppBackend:
     def _free_context(self) -> None:
         if self._context is not None:
             llama.llama_free(self._context)
-            self._context = None
+            self._context = self._memory = None
 
     def close(self) -> None:
         """Free context, then model; safe to call twice."""

@@ -1,12 +1,41 @@
 """A model's vocabulary: text → token ids and back, by the model's own tokenizer."""
 
+from collections.abc import Iterator
 import ctypes
-from typing import Any
+import re
+from typing import Any, Final
 
 import llama_cpp.llama_cpp as llama
 from llguidance.llamacpp import lltokenizer_from_vocab
 
 from robot_llm.engine.model import metadata
+
+LONGEST_PIECE: Final = 2048
+"""
+Of a text that llama.cpp splits by regular expressions, in one call [characters].
+
+Many of its pre-tokenizers (gpt-4o, tekken, deepseek-llm) run through ``std::regex``, which calls
+itself for every character of a match: 24,000 to 32,768 letters in a row, or digits, or spaces,
+overflow a stack of 8 MiB, and 65,536 may come. So many fit into 1 MiB.
+"""
+BREAK: Final = re.compile(r'(?<=\S) (?=\S)')
+
+
+def split_text(text: str) -> Iterator[str]:
+    """
+    Cut a long text in front of a single space, with which a word's own tokens begin.
+
+    Only where there is none the cut goes through a word, or a run of spaces, of that length.
+
+    :returns: pieces of at most ``LONGEST_PIECE`` characters, the text itself if it is short
+    """
+    start = 0
+    while (end := start + LONGEST_PIECE) < len(text):
+        places = BREAK.finditer(text, start + LONGEST_PIECE // 2, end)
+        cut = max((match.start() for match in places), default=end)
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
 
 
 class LlamaVocab:
@@ -19,9 +48,11 @@ class LlamaVocab:
     def __init__(self, model: llama.llama_model_p) -> None:
         self._vocab = llama.llama_model_get_vocab(model)
         self._constraint_tokenizer: Any = None
+        vocab_type = llama.llama_vocab_type(self._vocab)
+        self._is_split = vocab_type == llama.LLAMA_VOCAB_TYPE_BPE
         # SentencePiece vocabularies put a space before any text that is tokenised by itself.
         self._space_prefix = (
-            llama.llama_vocab_type(self._vocab) == llama.LLAMA_VOCAB_TYPE_SPM
+            vocab_type == llama.LLAMA_VOCAB_TYPE_SPM
             and metadata(model, 'tokenizer.ggml.add_space_prefix') != 'false')
         self._newline = self._tokenize('\n', False) if self._space_prefix else []
 
@@ -29,6 +60,9 @@ class LlamaVocab:
         """Turn text into token ids; never adds BOS or EOS."""
         if not text:
             return []
+        if self._is_split and not parse_special:
+            return [token_id for piece in split_text(text)
+                    for token_id in self._tokenize(piece, parse_special)]
         if not self._space_prefix or parse_special:
             return self._tokenize(text, parse_special)
         # Behind a newline no space is added; the newline's own tokens are cut off again.

@@ -32,6 +32,16 @@ def test_on_the_cpu_everything_is_on_the_host():
     assert column(on_cpu, 'gpu') == [0, 0, 0]
 
 
+def test_what_is_freed_is_available_again_where_it_was_taken():
+    held = plan(n_gpu_layers=2).context
+    assert Available(host=5, gpu=7).after_freeing(held) == Available(5 + held.host, 7 + held.gpu)
+    assert Available().after_freeing(held) == Available()  # unknown stays unknown
+    unified = Available(host=5, gpu=7, is_unified=True)
+    held = plan(unified, n_gpu_layers=2).context
+    everything = sum(row.host + row.gpu for row in held.rows)
+    assert unified.after_freeing(held) == Available(5 + everything, 7, is_unified=True)
+
+
 def test_pinned_prefixes_count_and_the_cache_grows_in_cells_of_256():
     small, large = (plan(reserved=reserved).rows[1].host for reserved in (1, 256))
     assert small == large == 4352 * 4 * 8 * 256 * 2

@@ -1,15 +1,18 @@
 """A good file gives facts; a bad one, or a bad wish, gives a reason and a remedy."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from robot_llm.core.memory_plan import Available
-from robot_llm.engine import llama_context, model
+from robot_llm.engine import llama_backend, llama_context, model
+from robot_llm.engine.gguf_header import read_shape
 from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import ConfigError, ErrorCode, ModelLoadError, OutOfMemoryError
-from robot_llm.settings import Settings
+from robot_llm.errors import (
+    ConfigError, DecodeError, EngineError, ErrorCode, ModelLoadError, OutOfMemoryError)
+from robot_llm.settings import model_file, Settings
 
 Load = Callable[..., LlamaCppBackend]
 
@@ -153,11 +156,68 @@ def test_a_cache_larger_than_the_memory_is_refused_with_the_numbers(
     backend.close()
 
 
-def test_a_context_that_llama_cpp_refuses_is_an_error_with_its_reason(
+def test_a_context_that_would_not_fit_leaves_the_one_that_is_there(
     open_backend: Load, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    backend = open_backend()
-    monkeypatch.setattr(llama_context.llama, 'llama_init_from_model', lambda *_: None)
-    with pytest.raises(OutOfMemoryError, match=r'model.n_ctx=4096: .*; lower model.n_ctx'):
-        backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
+    """The old context was freed first, and the next decode crashed the process."""
+    backend = open_backend({'model.n_ctx': 512})
+    backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
+    backend.decode([5, 6], position=0)
+    monkeypatch.setattr(llama_context, 'available_memory', lambda: Available(host=10**6))
+    with pytest.raises(OutOfMemoryError):
+        backend.open_context(512, num_reserved_tokens=2048, num_sequences=1)
+    assert backend.sequence_length(0) == 2
+    backend.decode([7], position=2)
+    # One that takes what the old one gives back does fit.
+    backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
+    backend.decode([5, 6], position=0)
     backend.close()
+
+
+@pytest.mark.parametrize(('reason', 'error', 'remedy'), [
+    ('failed to initialize the context: failed to allocate buffer for kv cache',
+     OutOfMemoryError, '; lower model.n_ctx or model.n_ubatch'),
+    ('cudaMalloc failed: out of memory',
+     OutOfMemoryError, '; lower model.n_ctx or model.n_ubatch'),
+    ('something else is wrong', ModelLoadError, '')])
+def test_a_context_that_llama_cpp_refuses_is_an_error_with_its_reason(
+    open_backend: Load, monkeypatch: pytest.MonkeyPatch, reason: str, error: type[EngineError],
+    remedy: str,
+) -> None:
+    """Whatever was wrong, the advice was to lower ``model.n_ctx``."""
+    backend = open_backend()
+    backend.open_context(256, num_reserved_tokens=0, num_sequences=2)
+    backend.decode([5], position=0)
+    monkeypatch.setattr(llama_context.llama, 'llama_init_from_model', lambda *_: None)
+    monkeypatch.setattr(llama_context.LLAMA_LOG, 'reason', lambda default: reason)
+    with pytest.raises(error, match=f'no context of 512 tokens .*: {reason}{remedy}$'):
+        backend.open_context(512, num_reserved_tokens=0, num_sequences=1)
+    # A goal that comes all the same looks its prefix up first.
+    assert (backend.sequence_length(0), backend.truncate(0, 3)) == (0, True)
+    backend.copy_sequence(0, 1)
+    with pytest.raises(DecodeError, match='there is no context; clean the node up'):
+        backend.decode([5], position=0)
+    backend.close()
+
+
+def test_a_quantised_cache_whose_blocks_do_not_divide_a_head_is_refused_before_loading(
+    make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The context was refused as out of memory, or without flash attention made wrong."""
+    shape = read_shape(model_file(make_settings()))
+    odd = replace(shape, name='odd', key_length=48, value_length=80)
+    monkeypatch.setattr(llama_backend, 'read_shape', lambda path: odd)
+    monkeypatch.setattr(
+        llama_backend, 'load_model', lambda *_, **__: pytest.fail('the weights were loaded'))
+    with pytest.raises(ConfigError) as raised:
+        LlamaCppBackend(
+            make_settings({'model.type_k': 'q8_0', 'model.type_v': 'q4_0'}), num_cores=1)
+    assert raised.value.problems == (
+        "model.type_k='q8_0' stores blocks of 32 values, and a head of odd has 48; set "
+        'model.type_k to f16',
+        "model.type_v='q4_0' stores blocks of 32 values, and a head of odd has 80; set "
+        'model.type_v to f16')
+    model = make_settings({'model.type_v': 'q4_0'}).model
+    llama_context.check_cache_types(replace(odd, value_length=64), model)
+    without_keys = [replace(layer, n_head_kv=0) for layer in odd.layers]
+    llama_context.check_cache_types(replace(odd, layers=tuple(without_keys)), model)

@@ -158,6 +158,19 @@ def test_the_key_names_the_file_the_cache_and_the_device(
     assert len({key, *others}) == 7
 
 
+def test_a_file_that_was_moved_while_it_is_mapped_keeps_its_key(
+    make_settings: Callable[..., Settings], model_path: Path, tmp_path: Path,
+) -> None:
+    """The next reload of the profiles asked for the file, and the engine failed."""
+    link = tmp_path / 'model.gguf'
+    link.symlink_to(model_path)
+    backend = LlamaCppBackend(make_settings({'model.path': str(link)}), num_cores=1)
+    key = backend.state_key()
+    link.unlink()
+    assert backend.state_key() == key != ''
+    backend.close()
+
+
 @pytest.mark.parametrize('kind', [{'is_recurrent': True}, {'n_swa': 16}, {}])
 def test_a_memory_that_cannot_drop_a_part_is_restored_as_well(
     tmp_path: Path, kind: dict[str, object],
