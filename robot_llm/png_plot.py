@@ -1,6 +1,7 @@
 """Pictures as PNG bytes; matplotlib is imported only here, and only when a picture is drawn."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 import io
 from typing import Any, Final
 
@@ -23,6 +24,16 @@ def _pyplot() -> Any:
         raise ConfigError(
             f'plots need matplotlib ({error}): pip install matplotlib') from error
     return pyplot
+
+
+def require_matplotlib() -> None:
+    """
+    See that pictures can be drawn, without importing anything yet.
+
+    :raises ConfigError: with the command that installs what is missing
+    """
+    if find_spec('matplotlib') is None:
+        raise ConfigError('plots need matplotlib: pip install matplotlib')
 
 
 def draw_png(

@@ -17,9 +17,11 @@ class BareLoop:
     engine beside it.
     """
 
-    def __init__(self, path: str, *, n_ctx: int, n_batch: int, n_threads: int) -> None:
+    def __init__(
+        self, path: str, *, n_ctx: int, n_batch: int, n_threads: int, n_gpu_layers: int = 0,
+    ) -> None:
         params = llama.llama_model_default_params()
-        params.n_gpu_layers = 0
+        params.n_gpu_layers = n_gpu_layers
         self._model = llama.llama_model_load_from_file(path.encode(), params)
         assert self._model, f'{path} does not load'
         context = llama.llama_context_default_params()
@@ -113,10 +115,12 @@ class GuestLoop(BareLoop):
 class Binding:
     """``llama_cpp.Llama``'s own streaming chat completion, as most Python users run it."""
 
-    def __init__(self, path: str, *, n_ctx: int, n_batch: int, n_threads: int) -> None:
+    def __init__(
+        self, path: str, *, n_ctx: int, n_batch: int, n_threads: int, n_gpu_layers: int = 0,
+    ) -> None:
         self._llama = llama_cpp.Llama(
             path, n_ctx=n_ctx, n_batch=n_batch, n_threads=n_threads, n_threads_batch=n_threads,
-            verbose=False)
+            n_gpu_layers=n_gpu_layers, verbose=False)
 
     def tpot_s(self, system: str, prompt: str, num_tokens: int) -> float:
         """Return the mean time between two streamed pieces [s]; the prompt is not in it."""

@@ -6,10 +6,11 @@ from statistics import median
 import time
 from typing import Final
 
-from robot_llm.bench.client import BenchClient, BenchError
-from robot_llm.bench.node import add_options, measured_node, node_name, profile_name, STORY
+from robot_llm.bench.client import BenchClient
+from robot_llm.bench.node import add_options, measured_node, node_name, profile_name
 from robot_llm.bench.plot import Plot, Series
 from robot_llm.bench.price import price
+from robot_llm.bench.prompts import STORY
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.table import quantity
@@ -60,6 +61,10 @@ def run(context: Context) -> Iterator[Finding]:
                     stages = STAGES[1:]
                 for stage in stages if variant not in FIXED_CHUNKS else ('prefill',):
                     latencies[variant, stage] += _latencies(context, client, stage, num_runs)
+    for variant, stage in [way for way, found in latencies.items() if not found]:
+        del latencies[variant, stage]
+        yield (f'{stage}, {variant}: every goal ended before it was cancelled, so nothing was '
+               'measured; the prompt is too short for this machine.')
     for (variant, stage), found in latencies.items():
         idle_s, result_s = zip(*found)
         if stage != 'queued':  # the engine works for somebody else all the while
@@ -78,7 +83,11 @@ def run(context: Context) -> Iterator[Finding]:
 def _latencies(
     context: Context, client: BenchClient, stage: str, num_runs: int,
 ) -> list[tuple[float, float]]:
-    """Return the latencies of so many cancels in a stage; the first one warms up."""
+    """
+    Return the latencies of so many cancels in a stage; the first one warms up.
+
+    A goal that ended before its cancel does not count.
+    """
     cancel: Callable[[BenchClient, str, str], TimedGoal] = {
         'queued': _queued, 'prefill': _prefill, 'decode': _decode}[stage]
     found = []
@@ -88,10 +97,7 @@ def _latencies(
         asked_s = time.monotonic()
         goal.answer.cancel()
         client.wait_for_end(goal)
-        if goal.finish_reason is not FinishReason.CANCELED:
-            raise BenchError(f'{stage}: the goal ended with {goal.finish_reason.name} before it '
-                             'was cancelled; the prompt is too short for this machine')
-        if number:
+        if number and goal.finish_reason is FinishReason.CANCELED:
             found.append((float(goal.result.stats.cancel_latency_s), goal.result_s - asked_s))
         client.settle()
     return found
@@ -139,7 +145,7 @@ def _plot(latencies: Latencies) -> Plot:
         for stage in ('prefill', 'decode')}
     in_prefill = ', '.join(
         f'{quantity(value, "s")} ({variant})'
-        for value, variant in zip(middles_s['prefill'], variants))
+        for value, variant in zip(middles_s['prefill'], variants) if value)
     return Plot(
         'cancel_idle', f'A cancel in mid-prefill frees the engine in {in_prefill}', 'bars',
         tuple(Series(stage, values, style='ours' if stage == 'prefill' else 'other')

@@ -1,6 +1,7 @@
 """A planner with a stop-watch, in another process than the node that it measures."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 import time
 from typing import Any, Final
 
@@ -12,12 +13,16 @@ from robot_llm.bench.timed_goal import Heard, stamp_s, TimedGoal
 from robot_llm.bench.timeline import Arrival
 from robot_llm.core.session import TokenKind
 from robot_llm.errors import RobotLlmError
+from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Token
 
 GOAL_TIMEOUT_S: Final = 300.0
 """Longer than any goal of a benchmark; who waits for it has met a fault."""
+
+LOOK_S: Final = 0.5
+"""How often a wait looks whether the node still lives."""
 
 STREAM_TIMEOUT_S: Final = 5.0
 """How long the decision's own topic may lag behind the result."""
@@ -39,6 +44,8 @@ class BenchClient(Client):
         self.server = server
         self.node_pid = 0
         """Of a node that the benchmark has started; 0 for one that somebody runs."""
+        self.has_ended: Callable[[], bool] = lambda: False
+        """Whether the node's process is gone, as far as anybody can know."""
         super().__init__(server, name=name)
         self._get = self.node.create_client(GetParameters, f'{server}/get_parameters')
         self._set = self.node.create_client(SetParameters, f'{server}/set_parameters')
@@ -107,15 +114,14 @@ class BenchClient(Client):
                              'topics.decision_lifespan_s shorter than the delivery?')
         return goal
 
-    @staticmethod
-    def wait_for_end(goal: TimedGoal) -> None:
+    def wait_for_end(self, goal: TimedGoal) -> None:
         """
         Wait for a result or a refusal, and note when it came.
 
-        :raises BenchError: if neither comes
+        :raises BenchError: if neither comes, or the node ends
         """
-        if not goal.answer.wait_for(
-                lambda: goal.answer.result is not None or goal.answer.is_over, GOAL_TIMEOUT_S):
+        if not self._wait(
+                goal.answer, lambda: goal.answer.result is not None or goal.answer.is_over):
             raise BenchError(f'no result within {GOAL_TIMEOUT_S:.0f} s; see the log of the node')
         goal.result_s = goal.result_s or time.monotonic()
 
@@ -129,20 +135,36 @@ class BenchClient(Client):
         for answer in open_goals:
             answer.cancel()
         for answer in open_goals:
-            answer.wait(GOAL_TIMEOUT_S)
+            self._wait(answer, partial(getattr, answer, 'is_over'))
 
-    @staticmethod
-    def wait_for_tokens(goal: TimedGoal, num_tokens: int) -> None:
+    def wait_for_tokens(self, goal: TimedGoal, num_tokens: int) -> None:
         """
         Wait until so many tokens of a goal have come in.
 
-        :raises BenchError: if it ends before
+        :raises BenchError: if it, or the node, ends before
         """
-        goal.answer.wait_for(
-            lambda: goal.answer.is_over or goal.heard.num_tokens >= num_tokens, GOAL_TIMEOUT_S)
+        self._wait(goal.answer,
+                   lambda: goal.answer.is_over or goal.heard.num_tokens >= num_tokens)
         if (num_heard := goal.heard.num_tokens) < num_tokens:
             raise BenchError(f'the answer ended after {num_heard} tokens, and {num_tokens} are '
                              'needed; give a profile with free text (--profile)')
+
+    def _wait(self, answer: Answer, condition: Callable[[], bool]) -> bool:
+        """
+        Wait until what came in of a goal meets a condition; False if the time runs out.
+
+        :raises BenchError: if the node ends before
+        """
+        end_s = time.monotonic() + GOAL_TIMEOUT_S
+        while not answer.wait_for(condition, LOOK_S):
+            self._see_that_it_lives()
+            if time.monotonic() > end_s:
+                return False
+        return True
+
+    def _see_that_it_lives(self) -> None:
+        if self.has_ended():
+            raise BenchError(f'{self.server} has ended')
 
     # The node's parameters.
 
@@ -177,17 +199,17 @@ class BenchClient(Client):
         self.wait_until(lambda: bool(answers), f'{client.srv_name} does not answer')
         return answers[0]
 
-    @staticmethod
     def wait_until(
-        condition: Callable[[], bool], failure: str, timeout_s: float = GOAL_TIMEOUT_S,
+        self, condition: Callable[[], bool], failure: str, timeout_s: float = GOAL_TIMEOUT_S,
     ) -> None:
         """
         Look at a condition every two milliseconds until it holds.
 
-        :raises BenchError: ``failure``, if the time runs out
+        :raises BenchError: ``failure``, if the time runs out; or if the node ends
         """
         end_s = time.monotonic() + timeout_s
         while not condition():
+            self._see_that_it_lives()
             if time.monotonic() > end_s:
                 raise BenchError(f'{failure} within {timeout_s:.0f} s')
             time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""What the device can do at most: given by the options, by ``device.*``, or measured here."""
+"""What the device can do at most: given by the options, or measured here on a CPU."""
 
 import argparse
 from functools import cache
@@ -26,7 +26,7 @@ class Constants(NamedTuple):
         """Say what the floors are computed from."""
         if not (self.flops or self.bandwidth):
             return ('The constants of the device are unknown, so there are no floors: give '
-                    '--flops and --bandwidth, or device.peak_flops and device.memory_bandwidth.')
+                    '--flops and --bandwidth.')
         return (f'Floors: {self.flops / 1e9:.4g} GFLOP/s, {self.bandwidth / 1e9:.4g} GB/s, '
                 f'{self.source}.')
 
@@ -47,12 +47,12 @@ def _positive(text: str) -> float:
 
 
 def constants_of(context: Context) -> Constants:
-    """Return the constants that the options give, or else the settings, or else measure them."""
-    options, device = context.options, context.settings.device
+    """Return the constants that the options give, or else measure the CPU; a GPU has none then."""
+    options = context.options
     if options.flops or options.bandwidth:
         return Constants(options.flops, options.bandwidth, 'as given')
-    if device.peak_flops or device.memory_bandwidth or context.settings.model.n_gpu_layers:
-        return Constants(device.peak_flops, device.memory_bandwidth, 'as configured')
+    if context.settings.model.n_gpu_layers:
+        return Constants(0.0, 0.0, 'unknown')
     n_threads = resolve_n_threads(
         context.settings.model.n_threads, len(os.sched_getaffinity(0)))
     context.say('measuring the processor')

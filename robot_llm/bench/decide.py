@@ -32,12 +32,12 @@ def run(context: Context) -> Iterator[Finding]:
     profile = profile_name(context)
     with measured_node(context, shipped_profiles(context)) as client:
         ask = partial(_ask, client, count(1), profile, is_ours=not node_name(context))
-        client.finish(ask(SCENES[0]))  # warms up
-        free = [client.finish(ask(scene)) for scene in SCENES]
+        client.finish(ask(f'Warm-up. {SCENES[0]}'))
+        # New from its first word on, here and below: nothing of it is cached.
+        free = [client.finish(ask(f'{number}. {scene}')) for number, scene in enumerate(SCENES)]
         for number in range(num_rounds):
             context.say(f'deadlines, round {number + 1} of {num_rounds}')
             for deadline_ms in DEADLINES_MS:
-                # New from its first word on: nothing of it is cached.
                 scene = f'{number}.{deadline_ms}. {SCENES[number % len(SCENES)]}'
                 goal = ask(scene, deadline_s=deadline_ms * 1e-3)
                 client.wait_until(lambda: goal.heard.decision_s > 0, 'no decision came')

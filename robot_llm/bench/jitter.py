@@ -8,8 +8,9 @@ from typing import Final
 
 from robot_llm.bench.beside import beside, busy_cores
 from robot_llm.bench.client import BenchClient
-from robot_llm.bench.node import add_options, measured_node, node_name, profile_name, STORY
+from robot_llm.bench.node import add_options, measured_node, node_name, profile_name
 from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.prompts import STORY
 from robot_llm.bench.sample import Figure, tail
 from robot_llm.bench.suite import Context, Finding
 

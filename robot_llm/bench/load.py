@@ -6,8 +6,9 @@ import time
 from typing import Final
 
 from robot_llm.bench.client import BenchClient
-from robot_llm.bench.node import add_options, measured_node, node_name, profile_name, STORY
+from robot_llm.bench.node import add_options, measured_node, node_name, profile_name
 from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.prompts import STORY
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.table import quantity

@@ -65,7 +65,8 @@ class Disturbance:
     """
     What the machine did beside us while something was measured.
 
-    ``others_share`` is the processor time of all other processes and of the hypervisor, in cores;
+    ``others_share`` is the processor time of all other processes and of the hypervisor, in cores,
+    and None where what is measured is one of them, a node that somebody runs;
     ``involuntary_switches`` how often this process lost a core; ``calibration_spread`` the slowest
     of equal pieces of work against the fastest, taken between the measurements.
     """
@@ -73,7 +74,7 @@ class Disturbance:
     elapsed_s: float
     load_before: float
     load_after: float
-    others_share: float
+    others_share: float | None
     involuntary_switches: int
     calibration_spread: float
 
@@ -81,20 +82,12 @@ class Disturbance:
     def problems(self) -> tuple[str, ...]:
         """Why the figures may not be trusted, for people; empty for a calm machine."""
         problems = []
-        if self.others_share > MAX_OTHERS_SHARE:
+        if self.others_share is not None and self.others_share > MAX_OTHERS_SHARE:
             problems.append(f'others used {self.others_share:.2f} cores')
         if self.calibration_spread > MAX_CALIBRATION_SPREAD:
             problems.append(
                 f'equal work took up to {self.calibration_spread:.2f} times as long')
         return tuple(problems)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what goes into the JSON report."""
-        return {
-            'elapsed_s': self.elapsed_s, 'load_before': self.load_before,
-            'load_after': self.load_after, 'others_share': self.others_share,
-            'involuntary_switches': self.involuntary_switches,
-            'calibration_spread': self.calibration_spread, 'problems': list(self.problems)}
 
 
 class Watch:
@@ -102,10 +95,11 @@ class Watch:
     Watches the machine from its making to ``stop``; ``calibrate`` whenever nothing is measured.
 
     :param children: whether finished child processes are ours as well, not others
+    :param knows_others: False where what is measured cannot be told from others
     """
 
-    def __init__(self, *, children: bool = False) -> None:
-        self._children = children
+    def __init__(self, *, children: bool = False, knows_others: bool = True) -> None:
+        self._children, self._knows_others = children, knows_others
         self._load = os.getloadavg()[0]
         self._started_s = time.monotonic()
         self._busy_s, self._own_s = busy_s(), self._own_now_s()
@@ -130,7 +124,7 @@ class Watch:
         others_s = busy_s() - self._busy_s - (self._own_now_s() - self._own_s)
         return Disturbance(
             elapsed_s=elapsed_s, load_before=self._load, load_after=os.getloadavg()[0],
-            others_share=max(others_s, 0.0) / elapsed_s,
+            others_share=max(others_s, 0.0) / elapsed_s if self._knows_others else None,
             involuntary_switches=(
                 resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - self._switches),
             calibration_spread=max(self._calibrations) / min(self._calibrations))

@@ -11,8 +11,8 @@ from typing import Final
 from robot_llm.bench.diff import diff_lines, differences
 from robot_llm.bench.random_path import with_random_model
 from robot_llm.bench.report import Report
-from robot_llm.bench.runner import measure, write_outputs
-from robot_llm.bench.suite import Context, Suite
+from robot_llm.bench.runner import keep_values, measure, prepare_outputs, write_outputs
+from robot_llm.bench.suite import Context, some_of, Suite
 from robot_llm.bench.terminal import Terminal
 from robot_llm.errors import ConfigError, RobotLlmError
 from robot_llm.evaluation.workplace import config_folder
@@ -51,7 +51,8 @@ def parser(args: Sequence[str]) -> argparse.ArgumentParser:
             suite.add_options(command)
     everything = commands.add_parser('all', help='every suite, and the page that links them')
     add_options(everything)
-    everything.add_argument('--only', type=_names, default=(), metavar='NAMES',
+    everything.add_argument('--only', type=some_of([suite.name for suite in SUITES]), default=(),
+                            metavar='NAMES',
                             help='only these suites, such as sweep,compare')
     compared = commands.add_parser('diff', help='two --json files: ratios, and what they mean')
     compared.add_argument('before', type=Path, metavar='BEFORE')
@@ -81,6 +82,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
                          help='exit code 1 if a figure misses its target')
     command.add_argument('--n-ctx', type=_positive, help='context [tokens]; default: model.n_ctx')
     command.add_argument('--threads', type=_positive, help='default: model.n_threads')
+    command.add_argument('--n-gpu-layers', type=int,
+                         help='layers on the GPU, -1 for all; default: model.n_gpu_layers')
     command.add_argument('--chunk-tokens', type=_positive,
                          help='prefill chunk [tokens]; default: engine.chunk_tokens')
     add_outputs(command)
@@ -101,15 +104,6 @@ def _positive(text: str) -> int:
     return value
 
 
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(',')))
-    known = [suite.name for suite in SUITES]
-    if strange := set(names) - set(known):
-        raise argparse.ArgumentTypeError(
-            f'{", ".join(sorted(strange))}: there are {", ".join(known)}')
-    return names
-
-
 def settings_of(options: argparse.Namespace) -> Settings:
     """
     Return the settings that the options ask for.
@@ -118,6 +112,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """
     flat: dict[str, object] = {'model.path': options.model}
     for name, key in (('n_ctx', 'model.n_ctx'), ('threads', 'model.n_threads'),
+                      ('n_gpu_layers', 'model.n_gpu_layers'),
                       ('chunk_tokens', 'engine.chunk_tokens')):
         if (value := getattr(options, name)) is not None:
             flat[key] = value
@@ -126,6 +121,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: Terminal) -> int:
     """Measure and write; 0 if every suite came to its end."""
+    prepare_outputs(options)
     context = Context(
         options=options, settings=with_random_model(
             settings_of(options), options.random_model, terminal.say), profiles=options.profiles,
@@ -133,7 +129,8 @@ def run_suites(options: argparse.Namespace, suites: Sequence[Suite], terminal: T
         say=terminal.say)
     # As Ctrl-C: what was measured is written, and no server that was started stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    report = measure(suites, context, terminal)
+    report = measure(suites, context, terminal,
+                     keep=lambda found: keep_values(found, options, terminal))
     write_outputs(report, options, terminal)
     is_short = options.check and any(
         figure.is_met is False for suite in report.suites for figure in suite.figures)
@@ -172,6 +169,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return show_diff(options)
         terminal = Terminal(is_quiet=options.quiet)
         if options.command == 'report':
+            prepare_outputs(options)
             write_outputs(merged(options.files), options, terminal)
             return 0
         if not options.model:

@@ -15,8 +15,8 @@ from robot_llm.ros.process import profiles_for, start_node, stop_node
 
 LOAD_TIMEOUT_S: Final = 120.0
 PRESENCE_TIMEOUT_S: Final = 10.0
-
-STORY: Final = 'Tell a long story about a robot that crosses a city, street by street.'
+LOG_CHARACTERS: Final = 4000
+"""Of a node that has died: the last ones stand in the error."""
 
 _numbers = count(1)
 
@@ -79,6 +79,7 @@ def measured_node(
         'preempt__policy': 'queue', 'preempt__max_queue': 64, 'profiles__default': 'tell',
         'profiles__folder': shipped_folder('bench'),
         'model__n_ctx': context.settings.model.n_ctx,
+        'model__n_gpu_layers': context.settings.model.n_gpu_layers,
         'model__n_threads': context.settings.model.n_threads,
         'engine__chunk_tokens': context.settings.engine.chunk_tokens, **(parameters or {})}
     context.say('a node of our own loads the model')
@@ -102,14 +103,18 @@ def _own_node(
         try:
             with BenchClient(f'{namespace}/robot_llm') as client:
                 client.node_pid = node.pid
-                client.wait_until(
-                    lambda: node.poll() is not None or client.wait_until_ready(0.1),
-                    'the node did not become active', LOAD_TIMEOUT_S)
-                if node.poll() is not None:
-                    log.seek(0)
-                    words = log.read().decode('utf-8', 'replace')
-                    raise BenchError(f'the node ended with {node.returncode}:\n{words}')
+                client.has_ended = lambda: node.poll() is not None
+                client.wait_until(lambda: client.wait_until_ready(0.1),
+                                  'the node did not become active', LOAD_TIMEOUT_S)
                 yield client
+        except BenchError as error:
+            if node.poll() is None:
+                raise
+            # The file goes with the node.
+            log.seek(0)
+            words = log.read().decode('utf-8', 'replace')[-LOG_CHARACTERS:]
+            raise BenchError(
+                f'{error}; the node ended with {node.returncode}, and wrote:\n{words}') from None
         finally:
             if node.poll() is None:
                 stop_node(node)

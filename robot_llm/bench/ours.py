@@ -21,6 +21,22 @@ from robot_llm.settings import Settings
 ANSWER_TIMEOUT_S: Final = 300.0
 
 
+def word_of(request: Request) -> str:
+    """Return the word that stands behind the prompt of a request that was decided."""
+    assert request.latch.standing is not None
+    return request.latch.standing.word
+
+
+def given_ids(runtime: Runtime, request: Request) -> list[int]:
+    """
+    Return the tokens of a decided request that no decode of its answer gave, in their order.
+
+    They are the word and what separates it from the detail: one row of logits decides them all.
+    """
+    word = runtime.compiled(request.profile).decision_set[word_of(request)]
+    return [*word.token_ids, *word.separator_ids]
+
+
 class Ours:
     """
     The engine with its worker, as the node has it, without ROS.
@@ -87,7 +103,8 @@ class Ours:
         if request.error is not None:
             raise request.error
         return Answer(
-            sent_s, tuple(stamps_s), request.counts.num_completion_tokens, ''.join(pieces))
+            sent_s, tuple(stamps_s), request.counts.num_completion_tokens, ''.join(pieces),
+            len(given_ids(self.runtime, request)))
 
     def complete(self, prompt: Prompt) -> Answer:
         """Answer a prompt, greedily."""
@@ -101,7 +118,8 @@ class Ours:
         given_up_s = time.monotonic()
         self._worker.requests.stop(request, FinishReason.CANCELED)
         answer = self.follow(self.submit(following), given_up_s)
-        return Cancelled(answer.ttft_s, request.stop_clock.latency_s)
+        return Cancelled(answer.ttft_s, request.stop_clock.latency_s,
+                         request.finish_reason is not FinishReason.CANCELED)
 
     def close(self) -> None:
         """Free the model, join the worker."""

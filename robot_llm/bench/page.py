@@ -9,19 +9,19 @@ from robot_llm.bench.table import cells_of
 from robot_llm.html_page import HtmlPage
 
 
-def html_report(report: Report, pictures: Mapping[str, bytes]) -> str:
+def html_report(report: Report, pictures: Mapping[tuple[str, str], bytes]) -> str:
     """
     Return the page; it loads nothing from anywhere.
 
-    :param pictures: PNG bytes by the plot's name; a plot without one is left out
+    :param pictures: PNG bytes by section and the plot's name; a plot without one is left out
     """
     page = HtmlPage('robot_llm bench: ' + ', '.join(
         str(report.environment.get(group, {}).get(name, ''))
         for group, name in (('model', 'name'), ('model', 'quantization'), ('machine', 'cpu'))))
     page.contents([('environment', 'environment'),
-                   *((suite.name, suite.name) for suite in report.suites)])
-    for suite in report.suites:
-        _add_suite(page, suite, pictures)
+                   *((section, section) for section in report.sections)])
+    for section, suite in report.sections.items():
+        _add_suite(page, section, suite, pictures)
     page.heading('Environment', anchor='environment')
     page.table([group, name, value] for group, facts in report.environment.items()
                for name, value in _told(facts))
@@ -32,8 +32,10 @@ def _told(facts: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     return ((name, value) for name, value in facts.items() if value not in ('', None))
 
 
-def _add_suite(page: HtmlPage, suite: SuiteReport, pictures: Mapping[str, bytes]) -> None:
-    page.heading(f'{suite.name}: {suite.help}', anchor=suite.name)
+def _add_suite(
+    page: HtmlPage, section: str, suite: SuiteReport, pictures: Mapping[tuple[str, str], bytes],
+) -> None:
+    page.heading(f'{section}: {suite.help}', anchor=section)
     if suite.error:
         page.paragraph(f'Ended early: {suite.error}', is_bad=True)
     seen = suite.disturbance
@@ -41,16 +43,18 @@ def _add_suite(page: HtmlPage, suite: SuiteReport, pictures: Mapping[str, bytes]
         page.paragraph(
             f'The machine disturbed this suite: {"; ".join(seen.problems)}.', is_bad=True)
     for plot in suite.plots:
-        if plot.name in pictures:
-            page.picture(pictures[plot.name], plot.title, plot.caption)
+        if picture := pictures.get((section, plot.name)):
+            page.picture(picture, plot.title, plot.caption)
     for note in suite.notes:
         (page.preformatted if '\n' in note else page.paragraph)(note)
     if suite.figures:
         page.table(map(_row, suite.figures), ['', 'value', 'half of the runs', 'runs', 'target'])
     if seen:
+        others = ('' if seen.others_share is None else
+                  f'others used {seen.others_share:.2f} cores, ')
         page.paragraph(
             f'{seen.elapsed_s:.0f} s; load {seen.load_before:.1f} before and '
-            f'{seen.load_after:.1f} after, others used {seen.others_share:.2f} cores, '
+            f'{seen.load_after:.1f} after, {others}'
             f'{seen.involuntary_switches} involuntary context switches, equal work took up to '
             f'{seen.calibration_spread:.2f} times as long')
 

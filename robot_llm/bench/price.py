@@ -7,8 +7,9 @@ import time
 from typing import Final
 
 from robot_llm.bench.client import BenchClient
-from robot_llm.bench.node import measured_node, profile_name, STORY
+from robot_llm.bench.node import measured_node, profile_name
 from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.prompts import STORY
 from robot_llm.bench.sample import Figure, ratio
 from robot_llm.bench.suite import Context, Finding
 from robot_llm.bench.timeline import wasted_tokens
@@ -93,6 +94,7 @@ def _workload(
 def _leave(client: BenchClient, profile: str, after: int) -> tuple[float, float, str]:
     """Return, of a client that leaves in mid-answer: time to the end, tokens since, its reason."""
     with BenchClient(client.server, name='robot_llm_bench_leaver') as leaver:
+        leaver.has_ended = client.has_ended
         leaver.wait_until(lambda: leaver.wait_until_ready(0.1), 'the node is not there')
         goal = leaver.start(STORY, profile=profile, max_tokens=ANSWER_TOKENS)
         leaver.wait_for_tokens(goal, after)

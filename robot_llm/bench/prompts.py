@@ -1,12 +1,14 @@
 """Prompts that several suites measure with: a story of any length, a drive with a long rule."""
 
+import json
 from typing import Final
 
+from llama_cpp.llama_grammar import json_schema_to_gbnf
 from robot_llm.bench.ours import Ours
 from robot_llm.bench.system import Prompt
 from robot_llm.profile import DecisionRules, DecisionWord, DetailRules, ResponseProfile
 
-STORY: Final = 'Tell a long story about a robot that crosses a city, street by street. '
+STORY: Final = 'Tell a long story about a robot that crosses a city, street by street.'
 SCHEMA: Final = {
     'type': 'object', 'additionalProperties': False, 'required': ['target_speed_mps', 'reason'],
     'properties': {
@@ -44,6 +46,19 @@ SCENES: Final = (
 GOAL: Final = 'May I drive on?'
 
 
+def grammar() -> str:
+    """Return in GBNF what ours enforces for DRIVE: the word, a newline, the JSON object."""
+    rules = json_schema_to_gbnf(json.dumps(SCHEMA), ['target_speed_mps', 'reason'])
+    lines = []
+    for line in rules.splitlines():
+        name, _, rule = line.partition(' ::= ')
+        # No white space that ours would not write: fewer tokens for the others.
+        lines.append('space ::= ""' if name == 'space' else
+                     f'{"detail" if name == "root" else name} ::= {rule}')
+    words = ' | '.join(f'"{word}"' for word in DRIVE.words)
+    return '\n'.join((f'root ::= ({words}) "\\n" detail', *lines))
+
+
 def scene(run: int, nonce: str = '') -> str:
     """Return another scene for every run; a nonce makes it one that no process has seen."""
     return f'{SCENES[run % len(SCENES)].format(run + 2)} {nonce}'.strip()
@@ -58,7 +73,7 @@ def long_prompt(ours: Ours, num_tokens: int, nonce: str, *, tail: str, max_token
     """
     count = ours.runtime.backend.tokenize
     around = len(count(ours.text_of('talk', '', f'{nonce} {tail}'), parse_special=True))
-    num_sentences = max(
-        (num_tokens - around) // len(count(STORY, parse_special=False)), 0)
-    goal = f'{nonce} {STORY * num_sentences}{tail}'
+    sentence = f'{STORY} '
+    num_sentences = max((num_tokens - around) // len(count(sentence, parse_special=False)), 0)
+    goal = f'{nonce} {sentence * num_sentences}{tail}'
     return Prompt('talk', '', goal, max_tokens, ours.text_of('talk', '', goal))

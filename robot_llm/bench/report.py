@@ -1,6 +1,6 @@
 """A report: the environment, and of every suite its figures, plots and notes; as JSON and back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 import json
 from pathlib import Path
@@ -60,16 +60,29 @@ class Report:
     suites: list[SuiteReport] = field(default_factory=list)
 
     @property
-    def plots(self) -> Iterator[Plot]:
-        """Every suite's pictures."""
-        return (plot for suite in self.suites for plot in suite.plots)
+    def sections(self) -> dict[str, SuiteReport]:
+        """The suites by names that differ: the second ``sweep`` of two files is ``sweep_2``."""
+        found: dict[str, SuiteReport] = {}
+        for suite in self.suites:
+            number = sum(known.name == suite.name for known in found.values()) + 1
+            found[suite.name if number == 1 else f'{suite.name}_{number}'] = suite
+        return found
 
     def write(self, path: Path) -> None:
-        """Write the JSON file."""
-        path.write_text(json.dumps({
+        """
+        Write the JSON file; what was there stays until all of it is written.
+
+        :raises ConfigError: if it cannot be written
+        """
+        text = json.dumps({
             'schema': SCHEMA, 'environment': self.environment,
-            'suites': [suite.as_dict() for suite in self.suites]}, indent=1) + '\n',
-            encoding='utf-8')
+            'suites': [suite.as_dict() for suite in self.suites]}, indent=1)
+        part = path.with_name(f'{path.name}.part')
+        try:
+            part.write_text(f'{text}\n', encoding='utf-8')
+            part.replace(path)
+        except OSError as error:
+            raise ConfigError(f'{path} cannot be written: {error.strerror}') from None
 
     @classmethod
     def read(cls, path: Path) -> 'Report':

@@ -5,8 +5,9 @@ from statistics import mean
 from typing import Final
 
 from robot_llm.bench.client import BenchClient
-from robot_llm.bench.node import add_options, measured_node, profile_name, STORY
+from robot_llm.bench.node import add_options, measured_node, profile_name
 from robot_llm.bench.plot import Plot, Series
+from robot_llm.bench.prompts import STORY
 from robot_llm.bench.publishing import Pair, publishing
 from robot_llm.bench.sample import Figure, tail, Target
 from robot_llm.bench.suite import Context, Finding

@@ -1,8 +1,9 @@
 """Runs suites one after the other into a report, and writes it where the options say."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+import tempfile
 
 from robot_llm.bench.drawing import draw
 from robot_llm.bench.environment import environment
@@ -13,13 +14,18 @@ from robot_llm.bench.report import Report, SuiteReport
 from robot_llm.bench.sample import Figure
 from robot_llm.bench.suite import Context, Suite
 from robot_llm.bench.terminal import Terminal
-from robot_llm.errors import RobotLlmError
+from robot_llm.errors import ConfigError, RobotLlmError
+from robot_llm.png_plot import require_matplotlib
 
 
-def measure(suites: Sequence[Suite], context: Context, terminal: Terminal) -> Report:
+def measure(
+    suites: Sequence[Suite], context: Context, terminal: Terminal, *,
+    keep: Callable[[Report], None],
+) -> Report:
     """
     Run the suites; one that fails ends early and says why, and the next one runs.
 
+    :param keep: gets the report after every suite: the next one may take an hour, or all down
     :raises ModelLoadError: if the model's file cannot be read
     """
     report = Report(environment(context))
@@ -33,13 +39,14 @@ def measure(suites: Sequence[Suite], context: Context, terminal: Terminal) -> Re
             # What was measured so far is worth keeping; who pressed Ctrl-C wants no more of it.
             found.error = 'interrupted'
         terminal.end(found)
+        keep(report)
         if found.error == 'interrupted':
             break
     return report
 
 
 def _run(suite: Suite, context: Context, found: SuiteReport, terminal: Terminal) -> None:
-    watch = Watch(children=True)
+    watch = Watch(children=True, knows_others=not getattr(context.options, 'node', ''))
     try:
         for finding in suite.run(context):
             if isinstance(finding, Figure):
@@ -66,24 +73,58 @@ def with_defaults(context: Context, suite: Suite) -> Context:
         **{**vars(own.parse_args([])), **vars(context.options)}))
 
 
+def prepare_outputs(options: argparse.Namespace) -> None:
+    """
+    Make the folders of the outputs, and see that everything can be written, before it is measured.
+
+    :raises ConfigError: if a place cannot be written to, or pictures need matplotlib
+    """
+    for name in ('json', 'html', 'png'):
+        if (path := getattr(options, name)) is None:
+            continue
+        folder = path if name == 'png' else path.parent
+        if folder is not path and path.is_dir():
+            raise ConfigError(f'--{name} {path} is a folder; give a file in it')
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise ConfigError(
+                f'--{name} {path} cannot be written: {error.strerror}; give another place'
+            ) from None
+    if options.html or options.png:
+        require_matplotlib()
+
+
+def keep_values(report: Report, options: argparse.Namespace, terminal: Terminal) -> None:
+    """Write the values that are known so far, if they are wanted; a full disk is told."""
+    if options.json:
+        try:
+            report.write(options.json)
+        except ConfigError as error:
+            terminal.line(str(error))
+
+
 def write_outputs(report: Report, options: argparse.Namespace, terminal: Terminal) -> None:
     """
     Write JSON, pictures and page, each where it is wanted.
 
     The values come first: they took the time, and everything else can be made from them.
 
-    :raises ConfigError: if pictures are wanted and matplotlib is not installed
+    :raises ConfigError: if a file cannot be written, or matplotlib is not installed
     """
     if options.json:
         report.write(options.json)
         terminal.line(f'values: {options.json}')
     if not (options.html or options.png):
         return
-    pictures = {plot.name: draw(plot) for plot in report.plots}
+    pictures = {(section, plot.name): draw(plot)
+                for section, suite in report.sections.items() for plot in suite.plots}
     if options.png:
-        options.png.mkdir(parents=True, exist_ok=True)
-        for name, png in pictures.items():
-            (options.png / f'{name}.png').write_bytes(png)
+        for (section, name), png in pictures.items():
+            number = section.removeprefix(report.sections[section].name)
+            (options.png / f'{name}{number}.png').write_bytes(png)
         terminal.line(f'pictures: {options.png}')
     if options.html:
         options.html.write_text(html_report(report, pictures), encoding='utf-8')

@@ -1,7 +1,7 @@
 """A suite: what ``bench`` can measure, what it gets to measure with, and what it yields."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,17 @@ from robot_llm.settings import Settings
 
 Finding = Figure | Plot | str
 """What a suite yields as soon as it knows it; a text is a note that stands in the report."""
+
+
+def some_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Return what reads names with commas between them, all of them known, from an option."""
+    def read(text: str) -> tuple[str, ...]:
+        names = tuple(filter(None, text.split(',')))
+        if strange := set(names) - set(known):
+            raise argparse.ArgumentTypeError(
+                f'{", ".join(sorted(strange))}: there are {", ".join(known)}')
+        return names
+    return read
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class Point(NamedTuple):
     prefill_s: float
     """Of the first time, without queue, template and publishing [s]."""
     tpot_s: float
+    """Of the tokens that a decode gave [s]."""
     depth: int
     """Tokens that a decoded one attends to."""
 
@@ -109,10 +110,10 @@ def _measure(ours: Ours, length: int, nonce: str) -> Point:
     ours.follow(cold, 0.0)
     warm = ours.submit(
         long_prompt(ours, length, nonce, tail='Begin in the west.', max_tokens=NUM_TOKENS))
-    ours.follow(warm, 0.0)
+    answer = ours.follow(warm, 0.0)
     return Point(
         cold.counts.num_prefilled_tokens, cold.clock.ttft_s, warm.counts.num_prefilled_tokens,
-        warm.clock.ttft_s, cold.clock.durations()['prefill_s'], warm.clock.tpot_s,
+        warm.clock.ttft_s, cold.clock.durations()['prefill_s'], answer.tpot_s,
         warm.counts.num_prompt_tokens + NUM_TOKENS // 2)
 
 
@@ -173,7 +174,9 @@ def _ttft_plot(
     warm = _line(points, 'all but the end cached', 'depth', 'warm_s')
     floors = () if not known.flops else (Series(
         'least time for the arithmetic', tuple(
-            _prefill_floor_s(shape, x, known) for x in cold.x), cold.x, style='floor'),)
+            # Of what was evaluated: the profile's part was cached.
+            _prefill_floor_s(shape, median(_column(all_, 'num_cold')), known)
+            for all_ in points.values()), cold.x, style='floor'),)
     return Plot(
         'sweep_ttft', 'Time to the first token: what must be evaluated counts, not the length',
         'lines', (cold, warm, *floors), x_label='prompt [tokens]', y_label='time [s]',

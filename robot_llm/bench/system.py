@@ -25,12 +25,18 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """When what came, seen from the client; ``stamps_s`` are monotonic, one per piece of text."""
+    """
+    When what came, seen from the client; ``stamps_s`` are monotonic, one per piece of text.
+
+    ``num_first`` tokens need no decode behind the first stamp: one for most systems, and with ours
+    the whole word and what stands behind it.
+    """
 
     sent_s: float
     stamps_s: tuple[float, ...]
     num_tokens: int
     text: str
+    num_first: int = 1
 
     @property
     def ttft_s(self) -> float:
@@ -39,8 +45,9 @@ class Answer:
 
     @property
     def tpot_s(self) -> float:
-        """Mean time per token behind the first [s]."""
-        return (self.stamps_s[-1] - self.stamps_s[0]) / max(self.num_tokens - 1, 1)
+        """Mean time per token behind the first text [s]."""
+        num_behind = max(self.num_tokens - self.num_first, 1)
+        return (self.stamps_s[-1] - self.stamps_s[0]) / num_behind
 
     @property
     def e2e_s(self) -> float:
@@ -56,6 +63,8 @@ class Cancelled:
     """From giving up to the first text of the next request [s]."""
     idle_s: float | None = None
     """From giving up to the idle engine [s]; None where nobody outside can see it."""
+    is_late: bool = False
+    """Whether it is known that the prefill had ended before."""
 
 
 class System(Protocol):

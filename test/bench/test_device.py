@@ -7,6 +7,7 @@ import pytest
 from robot_llm.bench import sweep
 from robot_llm.bench.constants import Constants, constants_of
 from robot_llm.bench.device import module_table
+from robot_llm.bench.fit import LengthFit
 from robot_llm.bench.jetson import MODULES
 from robot_llm.bench.suite import Context
 from robot_llm.core.model_shape import Layer, ModelShape, NOTHING, Tensor
@@ -45,11 +46,26 @@ def test_a_model_that_fits_nowhere_gets_the_table_and_no_picture() -> None:
     assert len(list(module_table(shape(200 * GIB), context()))) == 1
 
 
-def test_given_constants_count_before_configured_ones() -> None:
-    configured = {'device.peak_flops': 1e12, 'device.memory_bandwidth': 1e11}
-    assert constants_of(context(**configured, flops=5e12))[:2] == (5e12, 0.0)
-    assert constants_of(context(**configured))[:2] == (1e12, 1e11)
-    assert 'unknown' in Constants(0.0, 0.0, '').note
+def test_a_gpu_has_the_constants_that_are_given_and_no_others() -> None:
+    gpu = {'model.n_gpu_layers': 99}
+    assert constants_of(context(**gpu, flops=5e12))[:2] == (5e12, 0.0)
+    assert constants_of(context(**gpu))[:2] == (0.0, 0.0)
+    assert 'give --flops and --bandwidth' in constants_of(context(**gpu)).note
+
+
+def point(num_cold: int, depth: int) -> sweep.Point:
+    return sweep.Point(num_cold, 1.0, 8, 0.1, 0.9, 0.01, depth)
+
+
+def test_the_dotted_floor_is_that_of_the_tokens_that_were_evaluated() -> None:
+    """The profile's part of a prompt is cached, and no arithmetic is needed for it."""
+    points = {100: [point(60, 108)], 200: [point(160, 208)], 300: [point(260, 308)]}
+    known = Constants(1e12, 0.0, 'as given')
+    plot = sweep._ttft_plot(points, LengthFit(0.0, 0.0, 0.0, 1.0), shape(GIB), known)
+    floor = plot.series[-1]
+    assert floor.x == (108, 208, 308)
+    assert floor.y == tuple(sweep._prefill_floor_s(shape(GIB), num, known)
+                            for num in (60, 160, 260))
 
 
 def test_the_lengths_end_where_the_context_does() -> None:

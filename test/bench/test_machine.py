@@ -32,7 +32,7 @@ def test_a_calm_run_has_no_problem_and_a_disturbed_one_says_which() -> None:
     assert CALM.problems == ()
     assert replace(CALM, others_share=0.5).problems == ('others used 0.50 cores',)
     assert 'equal work took' in replace(CALM, calibration_spread=1.5).problems[0]
-    assert replace(CALM, others_share=0.5).as_dict()['problems'] == ['others used 0.50 cores']
+    assert replace(CALM, others_share=None).problems == ()
 
 
 def test_stolen_time_is_busy_and_waiting_is_not(tmp_path: Path) -> None:
@@ -40,6 +40,10 @@ def test_stolen_time_is_busy_and_waiting_is_not(tmp_path: Path) -> None:
     stat.write_text('cpu  100 0 50 9999 777 10 10 30 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n')
     assert busy_s(stat) == 2.0
     assert busy_s(tmp_path / 'none') == 0.0
+
+
+def test_a_node_that_somebody_runs_is_not_told_from_others() -> None:
+    assert Watch(knows_others=False).stop().others_share is None
 
 
 def test_a_watch_counts_from_its_beginning() -> None:

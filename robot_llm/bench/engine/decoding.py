@@ -5,8 +5,9 @@ from statistics import median
 from typing import Final
 
 from robot_llm.bench.bare import BareLoop, GuestLoop
-from robot_llm.bench.engine.rig import Rig, word_of
+from robot_llm.bench.engine.rig import Rig
 from robot_llm.bench.engine.scale import Scale
+from robot_llm.bench.ours import given_ids
 from robot_llm.bench.prompts import STORY, TALK
 from robot_llm.bench.sample import Figure, interleave, Measure, ratio, Target
 from robot_llm.core.request import Request
@@ -25,6 +26,18 @@ GUEST: Final = "bare loop in the engine's context"
 def num_detail_decodes(request: Request) -> int:
     """Return how many decodes the detail took: all but the prompt's."""
     return request.counts.num_decode_calls - request.counts.num_prefill_chunks
+
+
+def tpot_s(runtime: Runtime, request: Request) -> float:
+    """
+    Return the time per token that decodes of the answer gave [s].
+
+    The statistics divide by all tokens but the first. The word and what separates it have no
+    decode of their own, and whoever is compared with this one gets none for nothing.
+    """
+    num_tokens = request.counts.num_completion_tokens
+    num_decoded = num_tokens - len(given_ids(runtime, request))
+    return request.clock.tpot_s * (num_tokens - 1) / max(num_decoded, 1)
 
 
 def decode(rig: Rig, scale: Scale) -> Iterator[Figure]:
@@ -91,22 +104,21 @@ def _measures(
 
     first = answer()
     num_tokens, num_decodes = first.counts.num_completion_tokens, num_detail_decodes(first)
-    word = plain.profiles[TALK.name].decision_set[word_of(first)]
-    first_ids = [*word.token_ids, *word.separator_ids]
+    first_ids = given_ids(plain, first)
 
-    def tpot_s(loop: BareLoop) -> float:
-        return loop.decode_s(token_ids, first_ids, num_decodes) / (num_tokens - 1)
+    def of_loop(loop: BareLoop) -> float:
+        return loop.decode_s(token_ids, first_ids, num_decodes) / (num_tokens - len(first_ids))
 
     def as_guest() -> float:
         plain.cache.clear()
         try:
-            return tpot_s(guest)
+            return of_loop(guest)
         finally:
             plain.cache.clear()
 
     return {
-        ENGINE: lambda: answer().clock.tpot_s, BARE: lambda: tpot_s(loops[BARE]),
-        GUEST: as_guest, OTHER: lambda: tpot_s(loops[OTHER]),
+        ENGINE: lambda: tpot_s(plain, answer()), BARE: lambda: of_loop(loops[BARE]),
+        GUEST: as_guest, OTHER: lambda: of_loop(loops[OTHER]),
     }, f'{num_tokens} tokens in {num_decodes} decodes; the loop does the same'
 
 
@@ -126,8 +138,8 @@ def _as_set(rig: Rig, scale: Scale, token_ids: list[int]) -> Iterator[Figure]:
     """Yield a longer answer of the engine as it is set, and of the binding."""
     names = 'engine as it is set', 'llama_cpp.Llama'
     values = interleave({
-        names[0]: lambda: rig.run(
-            rig.request(STORY, max_tokens=scale.num_tokens)).request.clock.tpot_s,
+        names[0]: lambda: tpot_s(rig.runtime, rig.run(
+            rig.request(STORY, max_tokens=scale.num_tokens)).request),
         BARE: lambda: rig.bare.tpot_s(token_ids, scale.num_tokens),
         names[1]: lambda: rig.binding.tpot_s(TALK.static_prompt, STORY, scale.num_tokens),
     }, num_runs=scale.num_runs)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from robot_llm.bench.engine.rig import Rig, word_of
+from robot_llm.bench.engine.rig import Rig
+from robot_llm.bench.ours import given_ids, word_of
 from robot_llm.core.request import Request
 from robot_llm.engine.constraint import DetailConstraint, SEPARATOR
 from robot_llm.engine.prompt_tokens import tokenize_segments
@@ -32,16 +33,15 @@ def reference(rig: Rig, request: Request, *, is_forcing: bool = True) -> Referen
     """
     runtime = rig.runtime
     compiled, backend = runtime.compiled(request.profile), runtime.backend
-    word = compiled.decision_set[word_of(request)]
-    constraint = compiled.constraints[word.word].begin()
+    constraint = compiled.constraints[word_of(request)].begin()
+    first_ids = given_ids(runtime, request)
     prompt_ids = tokenize_segments(backend, compiled.segments(
         runtime.renderer, request.scene.description, request.prompt))
     rig.bare.clear()
     rig.bare.evaluate(prompt_ids)
-    row = rig.bare.evaluate([*word.token_ids, *word.separator_ids])
+    row = rig.bare.evaluate(first_ids)
     found, data, forced = Reference(), b'', list[int]()
-    room = request.sampling.max_tokens - len(word.token_ids) - len(word.separator_ids)
-    for _ in range(room):
+    for _ in range(request.sampling.max_tokens - len(first_ids)):
         found.rows.append(row.copy())
         if is_forcing and not forced:
             forced = constraint.forced()

@@ -37,12 +37,6 @@ class Answered:
     text: str
 
 
-def word_of(request: Request) -> str:
-    """Return the word that stands behind the prompt of a request that was decided."""
-    assert request.latch.standing is not None
-    return request.latch.standing.word
-
-
 class Rig:
     """
     One runtime with the given settings, a bare loop and the binding, on the same file.
@@ -60,7 +54,8 @@ class Rig:
         self.drive = load_profiles(profiles, require_heads=False)['drive']
         self._numbers = count()
         self.runtime = self.make()
-        self.same = {'n_ctx': model.n_ctx, 'n_batch': model.n_batch, 'n_threads': self.n_threads}
+        self.same = {'n_ctx': model.n_ctx, 'n_batch': model.n_batch, 'n_threads': self.n_threads,
+                     'n_gpu_layers': model.n_gpu_layers}
         """What every context here is made with."""
         self.bare = BareLoop(model.path, **self.same)
         self.binding = Binding(model.path, **self.same)

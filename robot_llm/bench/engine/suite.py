@@ -18,7 +18,7 @@ from robot_llm.bench.engine.words import words
 from robot_llm.bench.prompts import TALK
 from robot_llm.bench.random_path import random_path
 from robot_llm.bench.sample import Figure
-from robot_llm.bench.suite import Context, Finding
+from robot_llm.bench.suite import Context, Finding, some_of
 from robot_llm.bench.sweep import parse_lengths
 from robot_llm.engine.gguf_header import read_header
 from robot_llm.settings import Settings
@@ -37,21 +37,13 @@ ROOM_TOKENS: Final = 256
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what only this suite takes."""
     parser.add_argument(
-        '--parts', type=_parts, default=tuple(PARTS), metavar='NAMES',
+        '--parts', type=some_of(tuple(PARTS)), default=tuple(PARTS), metavar='NAMES',
         help=f'only these, such as decode,prefill; there are {", ".join(PARTS)}')
     parser.add_argument(
         '--lengths', type=parse_lengths, metavar='N,N,…',
         help='prompt lengths of the part length [tokens]; at least three; default: '
              f'{", ".join(map(str, FULL.lengths))}, with --quick the first three')
     add_constant_options(parser)
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(',')))
-    if strange := set(names) - set(PARTS):
-        raise argparse.ArgumentTypeError(
-            f'{", ".join(sorted(strange))}: there are {", ".join(PARTS)}')
-    return names
 
 
 def run(context: Context) -> Iterator[Finding]:
