@@ -7,7 +7,8 @@ from contract_table import (
     BY_MODEL, ENGINES, FALLBACK, NEXT_GOALS, Pair, pairs, STAGES, STATUSES, TRIGGERS)
 import pytest
 from robot_llm.core.decision import Decision, DecisionSource
-from robot_llm.core.request import FinishReason, Request, SOURCE_OF_REASON
+from robot_llm.core.request import FinishReason, Request
+from robot_llm.core.session import SOURCE_OF_REASON
 from robot_llm.errors import (
     DecodeError, ErrorCode, LimitInDetailError, RobotLlmError, SchemaNotMetError)
 from robot_llm.profile_file import load_profiles

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from robot_llm.core.decision import Decision, DecisionLatch
-from robot_llm.core.request import Request, Scene
+from robot_llm.core.request import FinishReason, Request, Scene
 from robot_llm.core.timing import StageClock
 
 
@@ -42,6 +42,18 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopping:
+    """
+    The engine was told to put the request down; when it has obeyed is another event's news.
+
+    ``reason`` is why it ends; None if it starts again for a newer scene.
+    """
+
+    request: Request
+    reason: FinishReason | None
+
+
+@dataclass(frozen=True, slots=True)
 class Restarted:
     """The same request starts again for a newer scene; what came before is void."""
 
@@ -65,4 +77,4 @@ class Finished:
     request: Request
 
 
-Event = Alive | Started | Decided | Delta | Restarted | Finished
+Event = Alive | Started | Decided | Delta | Stopping | Restarted | Finished

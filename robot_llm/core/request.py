@@ -8,7 +8,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
-from robot_llm.core.decision import DecisionLatch, DecisionSource, Evidence
+from robot_llm.core.decision import DecisionLatch, Evidence
 from robot_llm.core.timing import StageClock, StopClock, TokenCounts
 from robot_llm.errors import IllegalTransitionError, RobotLlmError
 from robot_llm.profile import ResponseProfile
@@ -69,19 +69,6 @@ TRANSITIONS: Final[Mapping[tuple[RequestStatus, RequestEvent], RequestStatus]] =
     (RequestStatus.DECODE, RequestEvent.RESTARTED): RequestStatus.WAITING,
     (RequestStatus.DECODE, RequestEvent.FINISH): RequestStatus.FINISHED,
 })
-
-SOURCE_OF_REASON: Final[Mapping[FinishReason, DecisionSource]] = MappingProxyType({
-    FinishReason.STOP: DecisionSource.ERROR,
-    FinishReason.LENGTH: DecisionSource.ERROR,
-    FinishReason.CANCELED: DecisionSource.CANCELED,
-    FinishReason.PREEMPTED: DecisionSource.CANCELED,
-    FinishReason.SCENE_CHANGED: DecisionSource.STALE_SCENE,
-    FinishReason.DEADLINE: DecisionSource.DEADLINE,
-    FinishReason.CLIENT_GONE: DecisionSource.CANCELED,
-    FinishReason.SHUTDOWN: DecisionSource.CANCELED,
-    FinishReason.ERROR: DecisionSource.ERROR,
-})
-"""What the fallback decision says of a request that ended this way without a sound answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +150,8 @@ class Request:
         with self._lock:
             if self.finish_reason is not None:
                 return False
-            self.finish_reason, self.error = reason, error
             self.stop_clock.requested_s = now_s
+            self.finish_reason, self.error = reason, error
             return True
 
     def finish(self, reason: FinishReason, *, error: RobotLlmError | None = None) -> bool:
@@ -174,6 +161,12 @@ class Request:
                 return False
             self.finish_reason, self.error = reason, error
             return True
+
+    def withdraw_answer(self) -> None:
+        """Let a whole answer count as late: the word that it stands behind was not published."""
+        with self._lock:
+            if self.has_answer:
+                self.finish_reason, self.detail_json = FinishReason.DEADLINE, ''
 
     def ask_restart(self, scene: Scene, max_restarts: int, now_s: float) -> bool:
         """
@@ -208,10 +201,21 @@ class Request:
             self.apply(RequestEvent.RESTARTED)
         self.latch = DecisionLatch(self.profile.words, self.profile.decision.fallback)
         self.evidence = None
+        self.stop_clock = StopClock()
         self.clock = self.clock.restarted()
         self.counts.void()
         self.decision_deadline_s = now_s + self.decision_timeout_s
         return True
+
+    @property
+    def was_stopped(self) -> bool:
+        """Somebody ended it, and neither the model nor a fault on the way."""
+        return self.finish_reason is not None and self.stop_clock.requested_s is not None
+
+    @property
+    def has_answer(self) -> bool:
+        """It ended because the model had said what it had to say."""
+        return self.finish_reason in (FinishReason.STOP, FinishReason.LENGTH)
 
     @property
     def must_fall(self) -> bool:

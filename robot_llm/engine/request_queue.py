@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from threading import Condition
 
-from robot_llm.core.event import Event, Finished, Restarted
+from robot_llm.core.event import Event, Finished, Restarted, Stopping
 from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
 from robot_llm.core.scheduler import PreemptPolicy, Scheduler
 from robot_llm.engine.backend import AbortFlag
@@ -96,7 +96,7 @@ class RequestQueue:
             if request.is_stopping:
                 return
             for preempted in self._scheduler.submit(request):
-                self._stop(preempted, FinishReason.PREEMPTED)
+                self._stop(preempted, FinishReason.PREEMPTED, None)
             self.changed.notify_all()
 
     def call(self, command: Command) -> None:
@@ -117,21 +117,23 @@ class RequestQueue:
         with self.changed:
             return self._stop(request, reason, error)
 
-    def _stop(
-        self, request: Request, reason: FinishReason, error: RobotLlmError | None = None,
-    ) -> bool:
+    def _stop(self, request: Request, reason: FinishReason, error: RobotLlmError | None) -> bool:
         """Latch the reason; a running request's decode is aborted, a waiting one is over."""
         if not request.stop(reason, self._clock(), error=error):
             return False
         if request is self._scheduler.running:
-            assert self._abort is not None, 'nothing runs before the engine is open'
-            self._abort.set()
+            self._interrupt(request, reason)
         else:
             self._scheduler.withdraw(request)
             request.stop_clock.idle_s = self._clock()
             request.apply(RequestEvent.FINISH)
             self._emit(Finished(request))
         return True
+
+    def _interrupt(self, request: Request, reason: FinishReason | None) -> None:
+        assert self._abort is not None, 'nothing runs before the engine is open'
+        self._abort.set()
+        self._emit(Stopping(request, reason))
 
     def restart(self, request: Request, scene: Scene, max_restarts: int) -> bool:
         """
@@ -144,8 +146,7 @@ class RequestQueue:
             if not request.ask_restart(scene, max_restarts, self._clock()):
                 return False
             if request is self._scheduler.running:
-                assert self._abort is not None, 'nothing runs before the engine is open'
-                self._abort.set()
+                self._interrupt(request, None)
             elif request.take_restart(self._clock()):
                 self._emit(Restarted.of(request))
             return True
@@ -176,7 +177,7 @@ class RequestQueue:
         with self.changed:
             self.is_closing = True
             for request in self._scheduler.requests:
-                self._stop(request, FinishReason.SHUTDOWN)
+                self._stop(request, FinishReason.SHUTDOWN, None)
             self.changed.notify_all()
 
     # Only the worker's thread calls these.

@@ -8,7 +8,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, Protocol
 
-from robot_llm.core.event import Alive, Decided, Delta, Event, Finished, Restarted, Started
+from robot_llm.core.event import (
+    Alive, Decided, Delta, Event, Finished, Restarted, Started, Stopping)
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.core.session import Output, Session
 from robot_llm.thread_name import show_thread_name
@@ -149,7 +150,7 @@ class Streamer:
         match item:
             case Alive():
                 self._sink.beat()
-            case Started() | Decided() | Delta() | Restarted() | Finished():
+            case Started() | Decided() | Delta() | Stopping() | Restarted() | Finished():
                 # A thread that was given up may still talk of a request that has ended.
                 if session := self._sessions.get(item.request):
                     self._handle_event(session, item)
@@ -166,6 +167,8 @@ class Streamer:
                     self._stop_request(request, FinishReason.DEADLINE)
             case Delta():
                 self._publish(session, session.append(event))
+            case Stopping():
+                self._publish(session, session.stop(event))
             case Restarted():
                 self._publish(session, session.restart(event))
                 self._add_timer(

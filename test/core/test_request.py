@@ -7,7 +7,8 @@ from engine_requests import make_profile, make_request
 import pytest
 from robot_llm.core.decision import Decision, DecisionSource
 from robot_llm.core.request import (
-    FinishReason, Request, RequestEvent, RequestStatus, SOURCE_OF_REASON, TRANSITIONS)
+    FinishReason, Request, RequestEvent, RequestStatus, TRANSITIONS)
+from robot_llm.core.session import SOURCE_OF_REASON
 from robot_llm.errors import (
     DecodeError, IllegalTransitionError, LimitInDetailError, RobotLlmError, SchemaNotMetError)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from engine_requests import make_profile, make_request
 from engine_running import open_runtime, TIMEOUT_S, WorkerHarness
 import pytest
-from robot_llm.core.event import Decided, Finished, Restarted, Started
+from robot_llm.core.event import Decided, Finished, Restarted, Started, Stopping
 from robot_llm.core.request import FinishReason, Request, Scene
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scripted import ScriptedBackend
@@ -45,7 +45,7 @@ def test_a_running_request_starts_again_with_the_newer_scene(make_runtime: MakeR
         assert harness.worker.requests.restart(request, NEW, 3)
         kinds = kinds_of(harness, request)
         harness.runtime.cache.check_integrity()
-    assert kinds[:4] == [Started, Restarted, Started, Decided]
+    assert kinds[:5] == [Started, Stopping, Restarted, Started, Decided]
     assert kinds.count(Finished) == 1 and kinds[-1] is Finished
     assert (request.finish_reason, request.scene, request.num_restarts) == (
         FinishReason.STOP, NEW, 1)

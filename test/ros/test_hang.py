@@ -1,6 +1,6 @@
 """An engine that hangs ends its goal, shows in the silence of ``~/status``, and leaves active."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from action_msgs.msg import GoalStatus
@@ -8,16 +8,19 @@ from diagnostic_msgs.msg import DiagnosticStatus
 import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
+from robot_llm.core.session import TokenKind
 from robot_llm.errors import ErrorCode
 from robot_llm_msgs.msg import Status
+from ros_lifecycle import Lifecycle
 from ros_node import running_node, SCRIPTED
-from ros_planner import connected, Planner, reasons
+from ros_planner import connected, Planner, reasons, seconds
 
 HUNG = (
     GoalStatus.STATUS_ABORTED, FinishReason.ERROR, ErrorCode.ENGINE_HUNG, 'stop',
     DecisionSource.ERROR)
 
 _gates = (f'h{number}' for number in count())
+_epochs = count(1)
 
 
 @pytest.fixture(params=[False, True], ids=['stay', 'exit'])
@@ -53,3 +56,42 @@ def test_a_hang_ends_every_goal_and_the_node_takes_no_more(
     refused = planner.ask('say-slow')
     assert refused.wait() and refused.is_rejected
     assert node.stop() == 0, 'the thread that hangs must not keep the process'
+
+
+@pytest.fixture(scope='module')
+def patient(scripted: Callable[..., Planner]) -> Planner:
+    """Return a planner of a node that does not give its engine up while a test runs."""
+    return scripted(engine__hang_s=600.0)
+
+
+@pytest.mark.parametrize('stage', ['hang', 'deaf'], ids=['prefill', 'detail'])
+@pytest.mark.parametrize(('what', 'source'), [
+    ('scene', DecisionSource.STALE_SCENE), ('deadline', DecisionSource.DEADLINE),
+    ('deactivate', DecisionSource.CANCELED)])
+def test_the_fallback_does_not_wait_for_an_engine_that_hangs(
+    patient: Planner, stage: str, what: str, source: DecisionSource,
+) -> None:
+    planner, gate, epoch = patient, next(_gates), next(_epochs)
+    manager = Lifecycle(planner)
+    if what == 'scene':
+        planner.publish_scene(epoch, 'A corridor.')
+    answer = planner.ask(
+        f'hold-{stage}:{gate} say-continue', scene_epoch=epoch if what == 'scene' else 0,
+        total_deadline=seconds(2.0 if what == 'deadline' else 0.0))
+    planner.node_process.wait_for_gate(gate)
+    if stage == 'deaf':
+        planner.wait_for(lambda: answer.decisions, 'the decision of the model')
+        assert answer.decisions[0].word == 'continue'
+    if what == 'scene':
+        planner.publish_scene(next(_epochs), 'A person.')
+    if what == 'deactivate':
+        assert manager.deactivate()
+    planner.wait_for(lambda: answer.decisions and answer.decisions[-1].source == source,
+                     'the fallback, while the engine hangs')
+    assert answer.decisions[-1].word == 'stop'
+    assert answer.result is None and all(t.kind != TokenKind.END for t in answer.tokens)
+    planner.node_process.open_gate(gate)
+    planner.finish(answer)
+    assert len(answer.decisions) == (2 if stage == 'deaf' else 1)
+    if what == 'deactivate':
+        assert manager.activate()

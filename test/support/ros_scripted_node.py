@@ -23,11 +23,11 @@ from robot_llm.ros.main import run
 from robot_llm.ros.node import RobotLlmNode
 from robot_llm.settings import Settings
 
-STAGES = ('prefill', 'decision', 'detail', 'last', 'hang')
+STAGES = ('prefill', 'decision', 'detail', 'last', 'hang', 'deaf')
 """
 The first chunk that holds the key; the last one of the prompt; the first decode behind the first
-piece of the detail; the decode whose logits give the last token; the first chunk again, without
-obedience to the abort flag.
+piece of the detail; the decode whose logits give the last token; the first chunk and the detail
+again, without obedience to the abort flag.
 """
 
 KEY = re.compile(r'(hold|fail)-(\w+)(?::(\w+))?')
@@ -76,7 +76,7 @@ class Faults:
                 continue
             if kind == 'fail':
                 fail(call)
-            gate = self.gate(name, obeys_abort=stage != 'hang')
+            gate = self.gate(name, obeys_abort=stage not in ('hang', 'deaf'))
             if not gate.opened.is_set():
                 tell_gate(name)
             gate(call)
@@ -88,7 +88,7 @@ class Faults:
             detail = answer(prompt).partition(b'\n')[2]
             num_last = len(CLOSING) if detail.endswith(CLOSING) else 1
             return said.partition(b'\n')[2] == detail[:-num_last]
-        if stage == 'detail':
+        if stage in ('detail', 'deaf'):
             return b'\n' in said and not said.endswith(b'\n')
         if stage == 'decision':
             return list(call.sequence[-len(ANSWER_HEADER):]) == ANSWER_HEADER

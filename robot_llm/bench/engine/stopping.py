@@ -82,8 +82,9 @@ class Stops:
         return request.counts.num_prefilled_tokens / request.clock.durations()['prefill_s']
 
     def _wait(self, kind: type[Event]) -> None:
-        while not isinstance(self._events.get(timeout=EVENT_TIMEOUT_S), kind):
-            pass
+        while not isinstance(event := self._events.get(timeout=EVENT_TIMEOUT_S), kind):
+            if isinstance(event, Finished):
+                raise EngineError(f'a request ended too early: {event.request.error}')
 
     def in_prefill(self) -> Request:
         """Stop one request somewhere in its prefill, and wait until the engine is idle."""
