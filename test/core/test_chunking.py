@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 import pytest
 from robot_llm.core.chunking import (
-    ABORTABLE, ChunkSizer, DOUBT, KEPT_S, STEP, TOKEN_SHARE)
+    ABORTABLE, ChunkSizer, DOUBT, KEPT_S, STEP, TILE, TOKEN_SHARE)
 from robot_llm.core.decode_cost import NUM_NEEDED
 
 
@@ -159,7 +159,7 @@ def test_where_a_chunk_can_be_aborted_it_is_large_and_still_shows_that_it_lives(
     chunks = sizer(is_abortable=True)
     assert chunks.size == ABORTABLE
     run(chunks, 2000, lambda n: n * 0.0025)
-    assert chunks.size == KEPT_S / 0.0025 // STEP * STEP
+    assert chunks.size == KEPT_S / 0.0025 // TILE * TILE
     chunks.set_max_stall(0.001)
     assert chunks.size > ABORTABLE
     run(chunks, 2000, lambda n: n * 0.1)
