@@ -57,10 +57,11 @@ def run(context: Context) -> Iterator[Finding]:
     yield from module_table(shape, context)
 
 
-def kv_bytes_per_token(shape: ModelShape, context: Context) -> float:
-    """Return what a token adds to the KV cache with the settings' types [bytes]."""
+def kv_bytes_read(shape: ModelShape, context: Context, depth: int) -> int:
+    """Return what a token reads of the KV cache at a depth, with the set types [bytes]."""
     model = context.settings.model
-    return shape.kv_bytes_per_token(BYTES_PER_VALUE[model.type_k], BYTES_PER_VALUE[model.type_v])
+    return int(shape.kv_bytes_read(depth, shape.kv_bytes_per_token(
+        BYTES_PER_VALUE[model.type_k], BYTES_PER_VALUE[model.type_v])))
 
 
 def floors(shape: ModelShape, context: Context, known: Constants) -> Iterator[Figure]:
@@ -69,7 +70,7 @@ def floors(shape: ModelShape, context: Context, known: Constants) -> Iterator[Fi
     depths = {'an empty context': 0, 'a full context': context.settings.model.n_ctx}
     if known.bandwidth:
         for what, depth in depths.items():
-            kv_bytes = int(depth * kv_bytes_per_token(shape, context))
+            kv_bytes = kv_bytes_read(shape, context, depth)
             yield Figure(f'floor: a token in {what}', 's', (
                 tpot_floor_s(shape.read_per_token, kv_bytes, known.bandwidth),))
     if known.flops:
@@ -110,7 +111,7 @@ def module_table(shape: ModelShape, context: Context) -> Iterator[Finding]:
     """Yield what the model would need on each Jetson module, from published figures alone."""
     model = context.settings.model
     need = plan_memory(shape, model, available=Available()).host
-    kv_bytes = int(model.n_ctx * kv_bytes_per_token(shape, context))
+    kv_bytes = kv_bytes_read(shape, context, model.n_ctx)
     lines = [f'{"Jetson module":20}{"memory":>9}{"bandwidth":>13}  {"fits":6}'
              f'{"floor per token":>16}  source']
     fitting = []

@@ -144,7 +144,8 @@ def _figures(
                 100 * _prefill_floor_s(shape, p.num_cold, known) / p.prefill_s for p in all_))
         yield Figure(f'tpot behind {depth} tokens', 's', _column(all_, 'tpot_s'))
         if known.bandwidth:
-            floor_s = tpot_floor_s(shape.read_per_token, int(depth * kv_bytes), known.bandwidth)
+            floor_s = tpot_floor_s(
+                shape.read_per_token, int(shape.kv_bytes_read(depth, kv_bytes)), known.bandwidth)
             yield Figure(f'tpot behind {depth} tokens: floor / measured', '%',
                          tuple(100 * floor_s / p.tpot_s for p in all_))
 
@@ -191,7 +192,8 @@ def _decode_plot(
     line = _line(points, 'measured', 'depth', 'tpot_s')
     floors = () if not known.bandwidth else (Series(
         'least time to read weights and KV cache', tuple(
-            tpot_floor_s(shape.read_per_token, int(x * kv_bytes), known.bandwidth)
+            tpot_floor_s(shape.read_per_token, int(shape.kv_bytes_read(x, kv_bytes)),
+                         known.bandwidth)
             for x in line.x), line.x, style='floor'),)
     return Plot(
         'sweep_decode', 'Time per token: the deeper the context, the more is read',

@@ -30,6 +30,8 @@ class Layer:
     """All experts of a mixture together; nothing in a dense layer."""
     n_head_kv: int
     """Key and value heads in the cache; 0 where the layer keeps none."""
+    window: int = 0
+    """How many tokens it looks back on at most; 0 is all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,19 @@ class ModelShape:
         return sum(layer.n_head_kv for layer in self.layers) * (
             self.key_length * bytes_k + self.value_length * bytes_v)
 
+    def kv_bytes_read(self, num_tokens: float, kv_bytes_per_token: float) -> float:
+        """
+        Return what a decode reads of the KV cache at least [bytes]: in a window no more than that.
+
+        :param num_tokens: in front of the one that is decoded
+        :param kv_bytes_per_token: what ``kv_bytes_per_token`` gives: of all layers, for one token
+        """
+        num_heads = sum(layer.n_head_kv for layer in self.layers)
+        num_read = sum(
+            layer.n_head_kv * (min(num_tokens, layer.window) if layer.window else num_tokens)
+            for layer in self.layers)
+        return kv_bytes_per_token * num_read / num_heads if num_heads else 0.0
+
 
 def shape_from_header(
     metadata: Mapping[str, Any], tensors: Mapping[str, Tensor],
@@ -97,7 +112,8 @@ def shape_from_header(
 
     Traps it looks at: an output matrix may be the input table (tied), and is then multiplied
     although the file holds it once; of a mixture of experts only the active ones are; heads of
-    keys and values may differ from layer to layer, and a recurrent layer has none.
+    keys and values may differ from layer to layer, and a recurrent layer has none; layers with a
+    sliding window read no more than that, and which ones they are the header may not tell.
 
     :param metadata: the file's values by key; arrays of numbers as lists
     :param tensors: by name
@@ -114,6 +130,8 @@ def shape_from_header(
     n_layer, n_embd = int(fact('block_count')), int(fact('embedding_length'))
     heads = _per_layer(fact('attention.head_count', 0), n_layer)
     heads_kv = _per_layer(fact('attention.head_count_kv', heads), n_layer)
+    windows = _windows(fact('attention.sliding_window', 0),
+                       metadata.get(f'{architecture}.attention.sliding_window_pattern'), n_layer)
     head_dim = n_embd // max(*heads, 1)
     embedding = tensors.get('token_embd.weight', NOTHING)
     output = tensors.get('output.weight')
@@ -127,7 +145,7 @@ def shape_from_header(
     return ModelShape(
         name=str(metadata.get('general.name', '')),
         architecture=architecture,
-        layers=tuple(_layer(part, n_head_kv) for part, n_head_kv in zip(parts, heads_kv)),
+        layers=tuple(map(_layer, parts, heads_kv, windows)),
         embedding=embedding,
         output=output or embedding,
         rest=_sum(rest),
@@ -147,16 +165,22 @@ def _per_layer(value: Any, n_layer: int) -> list[int]:
     return [int(v) for v in value] if isinstance(value, list) else [int(value)] * n_layer
 
 
+def _windows(window: Any, pattern: Any, n_layer: int) -> list[int]:
+    """Return each layer's window; of all layers where the header does not tell which have one."""
+    has_window = pattern if isinstance(pattern, list) else [True] * n_layer
+    return [int(window) if has else 0 for has in has_window]
+
+
 def _count(value: Any) -> int:
     return len(value) if isinstance(value, list) else int(value)
 
 
-def _layer(tensors: Mapping[str, Tensor], n_head_kv: int) -> Layer:
+def _layer(tensors: Mapping[str, Tensor], n_head_kv: int, window: int) -> Layer:
     experts = [tensor for name, tensor in tensors.items() if '_exps.' in name]
     dense = [tensor for name, tensor in tensors.items() if '_exps.' not in name]
     keeps_keys = any(name in tensors for name in KEEPS_KEYS) or (
         'attn_qkv.weight' in tensors and 'ssm_conv1d.weight' not in tensors)
-    return Layer(_sum(dense), _sum(experts), n_head_kv if keeps_keys else 0)
+    return Layer(_sum(dense), _sum(experts), n_head_kv if keeps_keys else 0, window)
 
 
 def _sum(tensors: list[Tensor]) -> Tensor:

@@ -62,13 +62,15 @@ class Peaks:
                                 self.flops)
                 + prefill_floor_s(shape.output.num_params, 1, self.flops))
             traffic_s = tpot_floor_s(
-                shape.read_per_token, int(counts.num_cached_tokens * kv_bytes_per_token),
+                shape.read_per_token,
+                int(shape.kv_bytes_read(counts.num_cached_tokens, kv_bytes_per_token)),
                 self.bandwidth)
             prefill_s = max(arithmetic_s, traffic_s)
-        # Every decode reads the cache as it is then; the mean length stands for all of them.
-        mean_length = counts.num_prompt_tokens + counts.num_completion_tokens / 2
-        decode_s = tpot_floor_s(
-            shape.read_per_token, int(mean_length * kv_bytes_per_token), self.bandwidth)
+        # Every decode reads the cache as it is then. What grows up to a window only is above the
+        # mean of its two ends in between, so that these give a floor.
+        ends = (counts.num_prompt_tokens, counts.num_prompt_tokens + counts.num_completion_tokens)
+        kv_bytes = sum(shape.kv_bytes_read(end, kv_bytes_per_token) for end in ends) / 2
+        decode_s = tpot_floor_s(shape.read_per_token, int(kv_bytes), self.bandwidth)
         num_decodes = counts.num_decode_calls - counts.num_calls_to_decision
         num_gaps = counts.num_completion_tokens - 1
         return prefill_s, decode_s * num_decodes / num_gaps if num_gaps > 0 else 0.0

@@ -238,9 +238,9 @@ class Runtime:
                 raise
             info = self.backend.info
             if info.shape is not None:
-                self.peaks.see(
-                    info.shape, len(part), self.cache.num_tokens * info.kv_bytes_per_token,
-                    self._clock() - started_s)
+                kv_bytes = info.shape.kv_bytes_read(
+                    self.cache.num_tokens, info.kv_bytes_per_token)
+                self.peaks.see(info.shape, len(part), kv_bytes, self._clock() - started_s)
             self.cache.extend(part)
             self.on_progress()
 

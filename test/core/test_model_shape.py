@@ -50,6 +50,26 @@ def test_of_the_embedded_model_a_token_keeps_what_a_hand_calculation_gives():
     assert shape_from_header(header, layers).kv_bytes_per_token(2, 2) == 23_040
 
 
+@pytest.mark.parametrize(('header', 'num_read'), [
+    # No window, or a window of none; heads times tokens of both layers.
+    ({}, 2000), ({'a.attention.sliding_window': 0}, 2000),
+    # Which layers have one is not told: a floor takes all of them.
+    ({'a.attention.sliding_window': 512}, 1024),
+    ({'a.attention.sliding_window': 512, 'a.attention.sliding_window_pattern': 6}, 1024),
+    ({'a.attention.sliding_window': 512,
+      'a.attention.sliding_window_pattern': [True, False]}, 1512)])
+def test_a_layer_reads_no_more_than_its_window(header, num_read):
+    shape = shape_from_header({**DENSE, **header}, {**LAYERS, **TABLE})
+    # Two heads each, and the memory for all tokens is planned all the same.
+    assert shape.kv_bytes_per_token(2, 2) == 2 * 2 * (4 + 4) * 2
+    assert shape.kv_bytes_read(1000, shape.kv_bytes_per_token(2, 2)) == num_read * 2 * 8 * 2
+    assert shape.kv_bytes_read(100, 64.0) == 6400
+
+
+def test_a_model_without_keys_reads_none():
+    assert shape_from_header(DENSE, TABLE).kv_bytes_read(1000, 0.0) == 0.0
+
+
 def test_layers_without_keys_keep_none():
     recurrent = {'blk.0.ssm_conv1d.weight': Tensor(1, 1), 'blk.0.attn_qkv.weight': Tensor(1, 1),
                  'blk.1.attn_k.weight': Tensor(1, 1)}

@@ -7,7 +7,8 @@ from robot_llm.core.timing import TokenCounts
 
 # 1e6 parameters in one layer, 4e5 in the tied table; a byte each.
 SHAPE = shape_from_header(
-    {'general.architecture': 'a', 'a.block_count': 1, 'a.embedding_length': 8},
+    {'general.architecture': 'a', 'a.block_count': 1, 'a.embedding_length': 8,
+     'a.attention.head_count': 1},
     {'blk.0.attn_k.weight': Tensor(1_000_000, 1_000_000),
      'token_embd.weight': Tensor(400_000, 400_000)})
 
@@ -46,6 +47,23 @@ def test_a_token_reads_layers_output_and_the_mean_cache():
     # Half of them forced: a token's share of a decode.
     _, forced_s = floors(Peaks(bandwidth=1e9), kv=1000.0, **{**counts, 'num_decode_calls': 13})
     assert forced_s == pytest.approx(tpot_s / 2)
+
+
+def test_a_floor_does_not_grow_behind_the_window():
+    windowed = shape_from_header(
+        {'general.architecture': 'a', 'a.block_count': 1, 'a.embedding_length': 8,
+         'a.attention.head_count': 1, 'a.attention.sliding_window': 100},
+        {'blk.0.attn_k.weight': Tensor(1_000_000, 1_000_000),
+         'token_embd.weight': Tensor(400_000, 400_000)})
+    counts = {'num_completion_tokens': 21, 'num_decode_calls': 23, 'num_calls_to_decision': 3}
+    # 1.4e6 + 100 · 1000 bytes, however much is in front
+    for num_prompt_tokens in (100, 5000):
+        _, tpot_s = floors(Peaks(bandwidth=1e9), windowed, 1000.0,
+                           num_prompt_tokens=num_prompt_tokens, **counts)
+        assert tpot_s == pytest.approx(1.5e-3)
+    # What crosses it is below the mean depth of all: (90 + 100) / 2 at both ends.
+    _, tpot_s = floors(Peaks(bandwidth=1e9), windowed, 1000.0, num_prompt_tokens=90, **counts)
+    assert tpot_s == pytest.approx(1.495e-3)
 
 
 def test_what_did_not_happen_and_what_is_not_known_has_no_floor():

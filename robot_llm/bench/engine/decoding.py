@@ -127,8 +127,8 @@ def _floors(
 ) -> Iterator[Figure]:
     info = rig.runtime.backend.info
     if rig.constants.bandwidth and info.shape is not None:
-        floor_s = tpot_floor_s(info.shape.read_per_token, int(depth * info.kv_bytes_per_token),
-                               rig.constants.bandwidth)
+        floor_s = tpot_floor_s(info.shape.read_per_token, int(info.shape.kv_bytes_read(
+            depth, info.kv_bytes_per_token)), rig.constants.bandwidth)
         for name in (ENGINE, BARE):
             yield Figure(f'tpot, floor / {name}', '%',
                          tuple(100 * floor_s / seconds for seconds in values[name]))
