@@ -63,17 +63,18 @@ def test_a_robots_venv_is_not_replaced_by_one_of_wheels(
 
 @pytest.mark.parametrize(('name', 'found'), [
     ('a b', ' '), ('a:b', ':'), ('a;b', ';'), ("a'b", "'"), ('a"b', '"'), ('a$b', '$'),
-    ('a\\b', '\\'), ('a`b', '`'), ('R&D', '&'), ('c#', '#'), ('a(1)', '()'), ('[a]', '[]')])
+    ('a\\b', '\\'), ('a`b', '`'), ('R&D', '&'), ('c#', '#'), ('a(1)', '()'), ('[a]', '[]'),
+    ('a,b', ','), ('für', 'ü')])
 def test_a_folder_that_would_break_programs_is_refused_at_once(
         root: Path, name: str, found: str) -> None:
     # Symptom: "&" ended the set-up after a gigabyte of downloads, with an error of CMake's.
     done = run_function('root=$FOLDER\ncheck_root', root, FOLDER=f'/home/{name}')
     assert done.returncode == 1
-    assert f'/home/{name} has the characters [{found}]' in done.stderr
+    assert f'/home/{name} has [{found}] in it' in done.stderr
     assert 'move the checkout' in done.stderr
 
 
-@pytest.mark.parametrize('name', ['a', 'ü-1.0_x+y', 'a,b@c~', 'a=b%20'])
+@pytest.mark.parametrize('name', ['a', 'Ros-1.0_x+y', 'a@2', 'a=b~'])
 def test_any_other_folder_is_taken(root: Path, name: str) -> None:
     done = run_function('root=$FOLDER\ncheck_root', root, FOLDER=f'/home/{name}')
     assert done.returncode == 0, done.stderr

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2154  # variables of scripts/setup
 # What this machine is: a ROS 2 that is sourced, a Python that fits, a compiler, room on the disk.
 
-# The folder's name comes into "#!" lines, into lists that a colon or a semicolon divides, and into
-# commands of rosidl's CMake files that are not quoted for the shell.
+# The folder's name comes into "#!" lines, into lists of paths, and into commands and CMake files of
+# rosidl that quote nothing and read ASCII alone.
 check_root() {
   local found
-  found=$(grep -oE "[][[:space:]:;&#|<>(){}*?!\"'\`\\\\\$^]" <<<"$root" | sort -u | tr -d '\n') || return 0
+  found=$(LC_ALL=C grep -o '[^A-Za-z0-9/._+=@~-]\+' <<<"$root" | sort -u | tr -d '\n') || return 0
   fail 'looking at the folder of this checkout' \
-    "$root has the characters [$found], and neither ROS 2 nor \"#!\" lines can do with them" \
-    'move the checkout to a folder whose path has no space and nothing that is special to a shell'
+    "$root has [$found] in it, and neither \"#!\" lines nor the build of ROS interfaces can do with that" \
+    'move the checkout to a folder whose path has only the letters a to z, digits and ./_+=@~- in it'
 }
 
 # The first prefix of AMENT_PREFIX_PATH that is a ROS installation. A .venv is one too once
