@@ -22,20 +22,23 @@ _WANTED_TYPES = {
     'string_type': str, 'int_type': int, 'int_from_float': int, 'float_type': float,
     'tuple_type': list, 'frozen_set_type': list, 'dict_type': dict, 'model_type': dict,
 }
+_MERGE_TAG = 'tag:yaml.org,2002:merge'
 _KEYS = tuple(dict.fromkeys(key for model in _MODELS for key in model.model_fields))
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """A safe loader that refuses a mapping with the same key twice; PyYAML takes the last."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        mapping = super().construct_mapping(node, deep)
-        if len(mapping) < len(node.value):
-            keys = [self.construct_object(key) for key, _ in node.value]
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Count the keys as written: one that is merged (``<<``) may be given anew beside it."""
+        node = super().compose_mapping_node(anchor)
+        keys = [self.construct_object(key) for key, _ in node.value
+                if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE_TAG]
+        if len(set(keys)) < len(keys):
             twice = max(keys, key=keys.count)
             raise yaml.MarkedYAMLError(
                 problem=f'key {twice!r} stands twice; keep one', problem_mark=node.start_mark)
-        return mapping
+        return node
 
 
 def load_profiles(

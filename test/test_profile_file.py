@@ -44,6 +44,25 @@ def test_a_missing_folder_a_file_and_an_empty_folder_are_refused_with_the_remedy
     assert 'holds no *.yaml file; add a profile' in problem
 
 
+def test_a_merged_key_may_be_given_anew(tmp_path):
+    # Symptom: "<<" with a key of its own beside it was refused as a key that stands twice.
+    merging = '&other {<<: *first, word: go}\n    - {<<: *other, word: on_}'
+    (tmp_path / 'p.yaml').write_text(GOOD.replace(
+        '{word: stop', '&first {word: stop').replace('{word: go, meaning: clear}', merging))
+    words = load_profiles(tmp_path)['p'].decision.words
+    assert [(word.word, word.meaning) for word in words] == [
+        ('stop', 'danger'), ('go', 'danger'), ('on_', 'danger')]
+
+
+def test_a_key_that_is_merged_from_deeper_down_may_be_given_anew(tmp_path):
+    # PyYAML merges into the node itself, here before its own turn to be read has come.
+    (tmp_path / 'p.yaml').write_text(GOOD.replace('{word: stop', '&first {word: stop').replace(
+        '{word: go,', '&other {<<: *first, word: go,') + 'deadlines: {<<: *other}\n')
+    problems = problems_of(tmp_path)
+    assert not any('stands twice' in problem for problem in problems)
+    assert any('deadlines.word' in problem for problem in problems)
+
+
 @pytest.mark.parametrize('name', ['a.yml', 'Drive.yaml', '2.yaml', 'a b.yaml'])
 def test_a_file_whose_name_cannot_be_a_profiles_is_refused(tmp_path, name):
     (tmp_path / name).write_text(GOOD)
@@ -60,6 +79,8 @@ def test_a_file_whose_name_cannot_be_a_profiles_is_refused(tmp_path, name):
     ('a: !!python/object:os.system {}\n', 'p.yaml: line 1 is not valid YAML: could not determine'),
     (GOOD + 'description: again\n', "key 'description' stands twice; keep one"),
     (GOOD.replace('{word: go,', '{word: go, word: run,'), "key 'word' stands twice; keep one"),
+    (GOOD.replace('{word: go,', '{<<: *first, word: go, word: run,').replace(
+        '{word: stop', '&first {word: stop'), "key 'word' stands twice; keep one"),
     (GOOD + 'name: q\n', "p.yaml: name='q' is given by the file name; remove the key"),
     (GOOD + 'stops: [a]\n', 'p.yaml: stops is not a key of a profile; did you mean stop?'),
     (GOOD + 'xyzzy: 1\n', 'p.yaml: xyzzy=1 is not a key of a profile; remove it'),
