@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 TEST = Path(__file__).parent
-SETS = ('core', 'engine', 'ros', 'launch', 'linters')
+SETS = ('core', 'engine', 'ros', 'launch', 'cli', 'bench', 'evaluation', 'linters')
 
 # A machine that is busy with other test files is slow now and then; no test asserts time.
 hypothesis.settings.register_profile('robot_llm', deadline=None)
@@ -69,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(name)
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note in the report which sets the test is in: by its folder, or by a marker of its own."""
+    outcome: Any = yield
+    outcome.get_result().sets = [mark.name for mark in item.iter_markers() if mark.name in SETS]
+
+
 class Required:
     """Fails a session in which a required set was skipped or did not run."""
 
@@ -82,9 +89,9 @@ class Required:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test that ran; note one that was skipped."""
-        name = self._set_of(report)
-        if name in self._num_run and report.when == 'call' and not report.skipped:
-            self._num_run[name] += 1
+        for name in self._sets_of(report):
+            if report.when == 'call' and not report.skipped:
+                self._num_run[name] += 1
         self._note_skip(report)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -106,14 +113,16 @@ class Required:
         for problem in self._problems:
             terminalreporter.line(f'MISSING {problem}', red=True)
 
-    def _set_of(self, report: pytest.CollectReport | pytest.TestReport) -> str:
-        return test_set(TEST.parent / report.nodeid.split('::')[0])
+    def _sets_of(self, report: pytest.CollectReport | pytest.TestReport) -> set[str]:
+        """Return the required ones; of a file that was not even read only its folder is known."""
+        folder = test_set(TEST.parent / report.nodeid.split('::')[0])
+        return {folder, *getattr(report, 'sets', ())} & self._num_run.keys()
 
     def _note_skip(self, report: pytest.CollectReport | pytest.TestReport) -> None:
-        name = self._set_of(report)
         # An expected failure is reported as skipped, yet it ran.
-        if name in self._num_run and report.skipped and not hasattr(report, 'wasxfail'):
-            self._problems.append(f'{name}: skipped {report.nodeid}')
+        if report.skipped and not hasattr(report, 'wasxfail'):
+            self._problems += [
+                f'{name}: skipped {report.nodeid}' for name in sorted(self._sets_of(report))]
 
 
 def reserve_domain() -> tuple[int, socket.socket]:

@@ -5,6 +5,8 @@ from enum import Enum, IntEnum
 import re
 import typing
 
+from catkin_pkg.changelog import get_changelog_from_path
+from catkin_pkg.packages import find_package_paths
 from documents import (
     ARCHITECTURE, block, docstring, DOCUMENTS, PACKAGE, PRINTED, README, ROOT, rows)
 from pydantic import BaseModel
@@ -129,6 +131,13 @@ def test_a_document_keeps_to_a_hundred_columns_and_to_no_machine(path):
         assert not re.search(r'/(root|home|Users|work)/', line), line
 
 
-def test_the_changelog_is_one_that_catkin_reads():
-    changelog = pytest.importorskip('catkin_pkg.changelog')
-    assert changelog.get_changelog_from_path(str(ROOT), 'robot_llm')
+@pytest.mark.parametrize(('package', 'folder'), [
+    ('robot_llm', ROOT), ('robot_llm_msgs', ROOT / 'robot_llm_msgs')])
+def test_a_changelog_is_one_that_catkin_reads(package, folder):
+    assert get_changelog_from_path(str(folder), package)
+
+
+def test_the_crawl_of_rosdep_and_bloom_ends_at_the_outer_package():
+    # What README and CONTRIBUTING say of base paths and of releases follows from this.
+    assert find_package_paths(str(ROOT)) == ['.']
+    assert find_package_paths(str(ROOT / 'robot_llm_msgs')) == ['.']

@@ -17,7 +17,7 @@ install_own_packages() {
 build_interfaces() {
   local source="$root/robot_llm_msgs" build="$venv/.setup/build" wanted
   local -a files
-  mapfile -t files < <(find "$source" -type f | LC_ALL=C sort)
+  mapfile -t files < <(find "$source" -type f ! -name '*.rst' | LC_ALL=C sort)
   wanted=$(hash_of "${files[@]}")
   if is_done interfaces "$wanted"; then return; fi
   # A message that was removed or renamed must not stay behind.
@@ -74,7 +74,7 @@ build_with_colcon() {
   local wanted
   local -a files
   mapfile -t files < <(cd "$root" && find robot_llm robot_llm_msgs launch config resource setup.py \
-    setup.cfg package.xml colcon_defaults.yaml -type f ! -name '*.pyc' | LC_ALL=C sort)
+    setup.cfg package.xml colcon_defaults.yaml -type f ! -name '*.pyc' ! -name '*.rst' | LC_ALL=C sort)
   wanted=$(cd "$root" && hash_of "${files[@]}")
   if is_done interfaces "$wanted" && [[ -f $root/install/setup.bash ]]; then return; fi
   "$venv/bin/python" -c 'import colcon_core, colcon_ros' 2>/dev/null \
