@@ -204,7 +204,8 @@ class StatusSettings(Group):
     # Longer than two periods, and on a GPU than the longest call of the model.
     lease_s: Annotated[float, Field(
         ge=0.1, le=60.0, description=(
-            'DDS deadline and liveliness lease of ~/status: silence means a hang [s].'))] = 3.0
+            'DDS deadline and liveliness lease of ~/status: silence means a hang; read once, at '
+            'start [s].'))] = 3.0
     # 1 % of a core at 10 Hz, 7 % at 100 Hz, measured on x86; what is shorter than a period may
     # go unseen.
     stall_probe_hz: Annotated[float, Field(

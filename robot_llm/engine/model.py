@@ -62,7 +62,8 @@ def load_model(
         raise ModelLoadError(
             f'model.n_gpu_layers={settings.n_gpu_layers}, but this llama-cpp-python was built '
             'without a GPU backend; rebuild it with CMAKE_ARGS="-DGGML_CUDA=on '
-            '-DCMAKE_CUDA_ARCHITECTURES=87" (Orin), or set model.n_gpu_layers to 0')
+            '-DCMAKE_CUDA_ARCHITECTURES=87" (Orin), by scripts/setup or by pip install '
+            '--force-reinstall --no-cache-dir --no-deps, or set model.n_gpu_layers to 0')
     params = llama.llama_model_default_params()
     # -1 is "all" for users and for llama.cpp.
     params.n_gpu_layers = settings.n_gpu_layers
