@@ -117,15 +117,9 @@ class DeadlineTooShortError(RequestError):
 
 
 class SceneMissingError(RequestError):
-    """The scene that the goal names did not arrive in time."""
+    """There is no scene to decide on: it did not arrive in time, or nobody vouches for it."""
 
     code = ErrorCode.SCENE_MISSING
-
-    def __init__(self, scene_epoch: int, wait_s: float) -> None:
-        super().__init__(
-            f'scene_epoch={scene_epoch} did not arrive on ~/scene within '
-            f'scene.wait_s={wait_s} s; publish the scene before the goal, or send 0 for the '
-            'current one')
 
 
 class AnswerError(RobotLlmError):

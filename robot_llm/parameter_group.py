@@ -133,7 +133,11 @@ class SceneSettings(Group):
         ge=0, le=100, description='A goal that was restarted this often is ended instead.')] = 3
     wait_s: Annotated[float, Field(
         ge=0.0, le=10.0, description=(
-            'How long a goal waits for a scene it names that has not arrived [s].'))] = 0.2
+            'How long a goal waits for a scene that has not arrived [s].'))] = 0.2
+    max_age_s: Annotated[float, Field(
+        ge=0.0, le=3600.0, description=(
+            'A scene that was not repeated for this long moves nobody: its goals get the '
+            'fallback; 0 takes every scene for current until the next one [s].'))] = 0.0
 
 
 class ClientSettings(Group):

@@ -38,18 +38,20 @@ class Scheduler:
         """Nothing runs and nothing waits."""
         return self.running is None and not self._waiting
 
-    def check_capacity(self) -> None:
+    def check_capacity(self, num_held: int = 0) -> None:
         """
         Refuse a request that ``submit`` would have no room for.
 
+        :param num_held: requests that wait elsewhere, to be submitted later
         :raises QueueFullError: if the policy leaves no place now
         """
-        if self.policy == 'reject' and not self.is_idle:
+        num_waiting = len(self._waiting) + num_held
+        if self.policy == 'reject' and (num_waiting or self.running is not None):
             raise QueueFullError(
                 'the engine is busy and preempt.policy is reject; try again when it is idle')
-        if self.policy == 'queue' and len(self._waiting) >= self.max_queue:
+        if self.policy == 'queue' and num_waiting >= self.max_queue:
             raise QueueFullError(
-                f'{len(self._waiting)} goals wait and preempt.max_queue={self.max_queue}; '
+                f'{num_waiting} goals wait and preempt.max_queue={self.max_queue}; '
                 'try again later or raise the limit')
 
     def submit(self, request: Request) -> tuple[Request, ...]:

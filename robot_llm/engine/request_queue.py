@@ -66,15 +66,16 @@ class RequestQueue:
         with self.changed:
             self._scheduler.policy, self._scheduler.max_queue = policy, max_queue
 
-    def check_capacity(self) -> None:
+    def check_capacity(self, num_held: int = 0) -> None:
         """
         Refuse a request that ``submit`` would refuse now.
 
+        :param num_held: requests that wait elsewhere, to be submitted later
         :raises RobotLlmError: what ``submit`` would raise
         """
         with self.changed:
             self._check_usable()
-            self._scheduler.check_capacity()
+            self._scheduler.check_capacity(num_held)
 
     def _check_usable(self) -> None:
         if self.failure is not None:

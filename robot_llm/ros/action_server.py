@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from action_msgs.msg import GoalStatus
-from rclpy.action import ActionServer
+from rclpy.action import ActionServer, CancelResponse, server as rclpy_server
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from robot_llm_msgs.action import Generate
@@ -28,6 +28,10 @@ oldest are dropped without a word, and a client waits for ever.
 SENDS_ARE_SEEN: Final = all(
     hasattr(ActionServer, name) for name in ('_send_result_response', '_execute_expire_goals'))
 """Whether this rclpy tells when a result has left; otherwise a goal counts as answered before."""
+
+CANCELS_ARE_OURS: Final = hasattr(ActionServer, '_execute_cancel_request') and hasattr(
+    rclpy_server.ServerGoalHandle, '_update_state')
+"""Whether this rclpy lets a request to cancel be answered here; otherwise it answers by itself."""
 
 
 class StreamingActionServer(ActionServer):
@@ -144,6 +148,35 @@ class StreamingActionServer(ActionServer):
             taken = [self._unsent.pop(goal_id, None) for goal_id in goal_ids]
         for on_sent, _ in filter(None, taken):
             on_sent()
+
+    # rclpy takes the goals that refuse a cancel out of the list that it goes through, and so
+    # passes over the one behind each: that goal is reported as canceling, and runs on.
+
+    async def _execute_cancel_request(self, request_header_and_message: Any) -> None:
+        if not CANCELS_ARE_OURS:
+            await super()._execute_cancel_request(request_header_and_message)
+            return
+        request_header, request = request_header_and_message
+        with self._lock:
+            response = self._handle.process_cancel_request(
+                request, self._action_type.Impl.CancelGoalService.Response)
+        response.goals_canceling = [
+            goal for goal in response.goals_canceling if self._cancel(bytes(goal.goal_id.uuid))]
+        try:
+            self._handle.send_cancel_response(request_header, response)
+        except rclpy_server.RCLError:
+            self._logger.warning('a cancel is not answered; its client may have gone away')
+
+    def _cancel(self, goal_id: bytes) -> bool:
+        """Ask a goal's callback and make the goal CANCELING; False if it runs on or has ended."""
+        goal_handle = self._goal_handles.get(goal_id)
+        if goal_handle is None or self._cancel_callback(goal_handle) != CancelResponse.ACCEPT:
+            return False
+        try:
+            goal_handle._update_state(rclpy_server.GoalEvent.CANCEL_GOAL)
+        except rclpy_server.RCLError:  # it has become terminal in between
+            return False
+        return True
 
     def _schedule(self, callback: Callable[[], None]) -> None:
         executor = self._owner.executor

@@ -28,7 +28,7 @@ from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import profiles_folder, read_settings
 from robot_llm.ros.reporter import Reporter
-from robot_llm.ros.scene import SceneMonitor
+from robot_llm.ros.scene import LOOK_PERIOD_S, SceneMonitor
 from robot_llm.ros.service import Service
 from robot_llm.ros.stall_probe import StallProbe
 from robot_llm.ros.streamer import Streamer
@@ -105,8 +105,10 @@ class Assembly:
             self._on_failure)
         streamer = Streamer(reporter, worker.requests.stop, time.monotonic)
         dispatcher = Dispatcher(worker.requests, streamer, settings, time.monotonic)
-        scene = SceneMonitor(self._node, max_bytes=settings.limits.scene_bytes,
-                             on_change=dispatcher.change_scene)
+        scene = SceneMonitor(
+            self._node, max_bytes=settings.limits.scene_bytes,
+            max_age_s=lambda: dispatcher.settings.scene.max_age_s, clock=time.monotonic,
+            on_change=dispatcher.change_scene, on_doubt=dispatcher.doubt_scene)
         self._parts.callback(scene.close)
         watch = None
         if settings.client.grace_s:
@@ -117,6 +119,7 @@ class Assembly:
         hang_s = settings.engine.hang_s or math.inf
         streamer.call_every(
             min(heartbeat_s / 2, hang_s / 4), lambda: worker.check_progress(hang_s))
+        streamer.call_every(LOOK_PERIOD_S, scene.check_age)
         self._parts.callback(self._close_worker, worker)
         self._worker = worker
         if self._must_stop:

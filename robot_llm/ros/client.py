@@ -13,6 +13,7 @@ from rclpy.context import Context
 from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from robot_llm.ros.action_server import BURST
@@ -33,6 +34,9 @@ Fast DDS hands a decision that has waited in the subscriber's own history to its
 old it is, unless the subscriber has a lifespan too.
 """
 
+
+LISTEN_TIMEOUT_S: Final = 5.0
+"""How long the first scene waits for the node's subscription; DDS tells within milliseconds."""
 
 KEPT_ANSWERS: Final = 64
 """How many goals, the newest, still hear of a decision that falls behind their end."""
@@ -62,7 +66,8 @@ class Client:
         self._is_closing = False
         self._outbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self.status: Status | None = None
-        self._scene = self.node.create_publisher(Scene, f'{server}/scene', 1)
+        self._scene_topic = f'{server}/scene'
+        self._scene: Publisher | None = None
         stream = QoSProfile(
             depth=STREAM_DEPTH, reliability=ReliabilityPolicy.RELIABLE,
             durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -117,7 +122,6 @@ class Client:
                     and self.status.state not in (
                         Status.STATE_UNSET, Status.STATE_LOADING, Status.STATE_FAILED)
                     and self._action.server_is_ready()
-                    and self._scene.get_subscription_count() > 0
                     and self.node.count_publishers(self._decisions.topic_name) > 0)
 
         with self._changed:
@@ -145,7 +149,17 @@ class Client:
         return self.status.last_refusal if self.status is not None else ''
 
     def publish_scene(self, epoch: int, description: str) -> None:
-        """Tell the node what the robot sees; a higher epoch ends the goals of older ones."""
+        """
+        Tell the node what the robot sees; a higher epoch ends the goals of older ones.
+
+        The first call waits until the node listens, ``LISTEN_TIMEOUT_S`` at most.
+        """
+        if self._scene is None:
+            # Not before: a node that sees a publisher awaits its scene, for every goal.
+            self._scene = self.node.create_publisher(Scene, self._scene_topic, 1)
+            end_s = time.monotonic() + LISTEN_TIMEOUT_S
+            while not self._scene.get_subscription_count() and time.monotonic() < end_s:
+                time.sleep(0.01)
         self._scene.publish(Scene(
             stamp=self.node.get_clock().now().to_msg(), epoch=epoch, description=description))
 

@@ -87,9 +87,9 @@ class GoalServer:
             goal, check_goal(goal, service), service.settings, scene=scene,
             now_s=time.monotonic())
         # A goal that names a later scene waits for it, whatever is wrong with this one.
-        if service.scene.problem and goal.scene_epoch <= scene.epoch:
-            raise MalformedFieldError(service.scene.problem)
-        service.worker.requests.check_capacity()
+        if service.scene.refusal and goal.scene_epoch <= scene.epoch:
+            raise MalformedFieldError(service.scene.refusal)
+        service.dispatcher.check_capacity()
         if policy != 'off' and (
                 predicted_s := service.predicted_ttft_s(request)) > request.decision_timeout_s:
             if policy == 'refuse':
@@ -110,7 +110,8 @@ class GoalServer:
         self._goals[request.request_id] = _Goal(goal_handle, request)
         service.stream.open(request.request_id)
         service.dispatcher.dispatch(
-            request, service.scene.current, is_scene_expected=service.scene.is_expected)
+            request, service.scene.current, is_scene_awaited=service.scene.is_awaited,
+            doubt=service.scene.doubt)
         if not service.accepting:
             # The node left active in between, on another thread; it says why it did.
             failure = service.worker.requests.failure

@@ -117,7 +117,7 @@ class Health:
         if service is not None:
             info = service.model_info
             status.model, status.device = info.name, info.device
-            status.queue_length = service.worker.requests.num_waiting
+            status.queue_length = service.dispatcher.num_waiting
         if self._is_loading:
             status.state = Status.STATE_LOADING
         elif self._failure:
@@ -135,7 +135,7 @@ class Health:
             status.num_completion_tokens = counts.num_completion_tokens
             status.elapsed_s = request.clock.elapsed_s(time.monotonic())
         else:
-            status.state = (Status.STATE_QUEUED if service.worker.requests.num_waiting
+            status.state = (Status.STATE_QUEUED if service.dispatcher.num_waiting
                             else Status.STATE_IDLE)
         return status
 
@@ -156,8 +156,8 @@ class Health:
             return DiagnosticStatus.ERROR, self._failure
         if service is None or not service.accepting:
             return DiagnosticStatus.WARN, f'not active: {self._lifecycle_label()}'
-        if service.scene.problem:
-            return DiagnosticStatus.WARN, service.scene.problem
+        if problem := service.scene.problem:
+            return DiagnosticStatus.WARN, problem
         return DiagnosticStatus.OK, 'active'
 
     def _values(self) -> dict[str, str]:
@@ -172,7 +172,7 @@ class Health:
                        'device': info.device, 'layers': str(info.num_layers),
                        'gpu_layers': str(info.num_gpu_layers), 'n_ctx': str(n_ctx),
                        'kv_tokens': str(num_kv_tokens), 'kv_use': f'{num_kv_tokens / n_ctx:.6f}',
-                       'queue_length': str(service.worker.requests.num_waiting),
+                       'queue_length': str(service.dispatcher.num_waiting),
                        'scenes_ignored': str(service.scene.num_ignored)}
             values |= _texts(service.stall_probe.figures())
         return values | _texts(self._tally.figures())

@@ -80,6 +80,10 @@ class Streamer:
         session = Session(request)
         self._inbox.put(lambda: self._register(session))
 
+    def bind_scene(self, request: Request, epoch: int) -> None:
+        """Let an open request that was bound to no scene speak of this one; any thread."""
+        self._inbox.put(lambda: self._bind_scene(request, epoch))
+
     def call_every(self, period_s: float, callback: Callback) -> None:
         """Run ``callback`` on this thread again and again, until the streamer is closed."""
         def run() -> None:
@@ -142,6 +146,12 @@ class Streamer:
         self._add_timer(
             request.total_deadline_s,
             lambda: self._stop_request(request, FinishReason.DEADLINE))
+
+    def _bind_scene(self, request: Request, epoch: int) -> None:
+        session = self._sessions.get(request)
+        # A fallback that went out while the scene was waited for speaks of none.
+        if session is not None and session.first_decision is None:
+            session.scene_epoch = epoch
 
     def _miss_decision(self, session: Session) -> None:
         self._publish(session, session.miss_decision_deadline(self._clock()))

@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 from action_msgs.msg import GoalStatus
+from action_msgs.srv import CancelGoal
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
@@ -100,6 +101,25 @@ def test_a_goal_held_for_its_scene_is_cancelled(scripted: Callable[..., Planner]
     assert reasons(early) == UNDECIDED
     planner.publish_scene(2, 'A hall.')
     assert planner.answer('say-slow', scene_epoch=2).result.finish_reason == FinishReason.STOP
+
+
+def test_a_cancel_of_all_goals_passes_over_none(scripted: Callable[..., Planner]) -> None:
+    """The goal behind one that refused was reported as canceling, and ran on."""
+    planner = scripted()
+    cancel = planner.node.create_client(
+        CancelGoal, f'{planner.node_process.name}/generate/_action/cancel_goal')
+    gate = next(_gates)
+    preempted = planner.ask(f'hold-hang:{gate} say-continue')
+    planner.node_process.wait_for_gate(gate)
+    waiting = planner.ask('say-continue')  # ends the one before, which does not obey
+    assert waiting.wait_for(lambda: waiting.is_accepted, TIMEOUT_S)
+    response = planner.call(cancel, CancelGoal.Request())
+    assert [bytes(goal.goal_id.uuid) for goal in response.goals_canceling] == [waiting.goal_id]
+    planner.node_process.open_gate(gate)
+    assert planner.finish(preempted).finish_reason == FinishReason.PREEMPTED
+    planner.finish(waiting)
+    assert reasons(waiting) == UNDECIDED
+    check_next_goal(planner)
 
 
 def test_a_long_prefill_of_the_real_model_is_left_early(

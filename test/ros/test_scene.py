@@ -4,11 +4,13 @@ from collections.abc import Callable
 from itertools import count
 
 from action_msgs.msg import GoalStatus
+from builtin_interfaces.msg import Time
 import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.errors import ErrorCode
 from robot_llm.ros.answer import Answer
+from robot_llm_msgs.msg import Scene
 from ros_node import TIMEOUT_S
 from ros_planner import Planner, reasons, seconds
 
@@ -75,13 +77,21 @@ def test_a_goal_without_an_epoch_is_bound_to_the_current_scene(scene: SceneSourc
     assert answer.decisions[0].scene_epoch == epoch
 
 
-@pytest.mark.parametrize('step', [0, 1], ids=['equal', 'lower'])
-def test_an_epoch_that_does_not_rise_changes_nothing(scene: SceneSource, step: int) -> None:
+@pytest.mark.parametrize('message', [
+    Scene(description='The hall, said again.'),
+    Scene(stamp=Time(sec=1), description='Overtaken by the newer one.'),
+], ids=['equal', 'lower'])
+def test_an_epoch_that_does_not_rise_changes_nothing(
+    scene: SceneSource, message: Scene,
+) -> None:
     scene.settle()
     epoch = scene.settle('The hall.')
     answer, gate = held(scene.planner, scene_epoch=epoch)
-    scene.planner.publish_scene(epoch - step, 'Another world.')
-    scene.planner.node_process.wait_for_log('does not rise above')
+    num_ignored = scene.planner.diagnostic('scenes_ignored')
+    message.epoch = epoch - message.stamp.sec
+    scene.planner.publish(message)
+    scene.planner.wait_for(
+        lambda: scene.planner.diagnostic('scenes_ignored') != num_ignored, 'an ignored scene')
     scene.planner.node_process.open_gate(gate)
     assert scene.planner.finish(answer).finish_reason == FinishReason.STOP
 

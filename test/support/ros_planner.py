@@ -18,7 +18,7 @@ from robot_llm.core.session import TokenKind
 from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
 from robot_llm_msgs.action import Generate
-from robot_llm_msgs.msg import Decision, Status, Token
+from robot_llm_msgs.msg import Decision, Scene, Status, Token
 from robot_llm_msgs.srv import Replay
 from ros_goal import check_contract
 from ros_node import NodeProcess, TIMEOUT_S
@@ -62,6 +62,17 @@ class Planner(Client):
         self._replay = self.node.create_client(Replay, f'{node.name}/replay')
         self._get_result = self.node.create_client(
             Generate.Impl.GetResultService, f'{node.name}/generate/_action/get_result')
+
+    def publish(self, scene: Scene) -> None:
+        """Publish a scene as it is, behind the first one."""
+        assert self._scene is not None, 'publish_scene makes the publisher'
+        self._scene.publish(scene)
+
+    def diagnostic(self, key: str) -> str:
+        """Return a figure of the last diagnostics; empty before the first."""
+        values = {item.key: item.value for item in self.diagnostics[-1].values
+                  } if self.diagnostics else {}
+        return values.get(key, '')
 
     @property
     def executor(self) -> Executor:
