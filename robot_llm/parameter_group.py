@@ -204,8 +204,10 @@ class StatusSettings(Group):
     """``status.*``: the heartbeat."""
 
     rate_hz: Annotated[float, Field(
-        ge=0.1, le=50.0, description='Rate of ~/status while the engine works [Hz].')] = 5.0
-    # Longer than two periods, and on a GPU than the longest call of the model.
+        ge=0.1, le=50.0, description=(
+            'Rate of ~/status while the engine works; at least three times in status.lease_s '
+            '[Hz].'))] = 5.0
+    # On a GPU longer than the longest call of the model.
     lease_s: Annotated[float, Field(
         ge=0.1, le=60.0, description=(
             'DDS deadline and liveliness lease of ~/status: silence means a hang; read once, at '

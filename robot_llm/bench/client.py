@@ -9,12 +9,13 @@ from builtin_interfaces.msg import Duration
 from rcl_interfaces.msg import Parameter
 from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.parameter import Parameter as Value, parameter_value_to_python
-from robot_llm.bench.timed_goal import Heard, stamp_s, TimedGoal
+from robot_llm.bench.timed_goal import Heard, TimedGoal
 from robot_llm.bench.timeline import Arrival
 from robot_llm.core.session import TokenKind
 from robot_llm.errors import RobotLlmError
 from robot_llm.ros.answer import Answer
 from robot_llm.ros.client import Client
+from robot_llm.ros.message_age import stamp_s
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Token
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from builtin_interfaces.msg import Time
 from robot_llm.bench.timeline import Arrival, Timeline
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.ros.answer import Answer
+from robot_llm.ros.message_age import stamp_s
 from robot_llm_msgs.action import Generate
 
 
@@ -70,8 +70,3 @@ class TimedGoal:
             goal_way_s=received_at_s - self.sent_at_s, latency_s=float(decision.latency_s),
             arrivals=tuple(self.heard.arrivals),
             stats={name: getattr(stats, name) for name in stats.get_fields_and_field_types()})
-
-
-def stamp_s(stamp: Time) -> float:
-    """Return a stamp in seconds."""
-    return float(stamp.sec) + stamp.nanosec * 1e-9

@@ -3,19 +3,22 @@
 import argparse
 from collections.abc import Iterator, Sequence
 import json
+import math
 import sys
 
 from builtin_interfaces.msg import Duration
 from rclpy.exceptions import InvalidTopicNameException
 from rclpy.utilities import remove_ros_args
 from rclpy.validate_full_topic_name import validate_full_topic_name
+from robot_llm.cli.monitor_text import printable
 from robot_llm.cli.own_stdout import own_stdout
 from robot_llm.cli.report import answer_report, result_lines
 from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
 from robot_llm.errors import ErrorCode
-from robot_llm.ros.answer import Answer
+from robot_llm.ros.answer import Answer, END_TIMEOUT_S
 from robot_llm.ros.client import Client
+from robot_llm.ros.message_age import clock_problem
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Token
 
@@ -107,23 +110,23 @@ def _duration(seconds: float) -> Duration:
 def print_token(token: Token) -> None:
     """Write a piece of the stream as it comes."""
     if token.kind == TokenKind.DECISION:
-        print(f'{token.text}  [{token.elapsed_s * 1e3:.0f} ms]', end='', flush=True)
+        print(f'{printable(token.text)}  [{token.elapsed_s * 1e3:.0f} ms]', end='', flush=True)
     elif token.kind == TokenKind.END:
         print(flush=True)
     else:
-        print(token.text, end='', flush=True)
+        print(printable(token.text), end='', flush=True)
 
 
 def follow(client: Client, answer: Answer) -> None:
     """Wait for the end of a goal; Ctrl-C cancels it and waits for that end."""
     try:
-        while not answer.wait(PRESENCE_PERIOD_S):
+        while not answer.wait_for_result(PRESENCE_PERIOD_S):
             if not client.is_node_present:
                 answer.fail('the node went away before the result')
     except KeyboardInterrupt:
         print('\ncancelling', file=sys.stderr)
         answer.cancel()
-        answer.wait(CANCEL_TIMEOUT_S)
+        answer.wait_for_result(CANCEL_TIMEOUT_S)
 
 
 def exit_code(answer: Answer) -> int:
@@ -160,6 +163,8 @@ def ask(options: argparse.Namespace) -> int:
         answer = client.send(
             make_goal(options), on_token=None if options.json else print_token)
         follow(client, answer)
+    for warning in warnings(answer):
+        print(warning, file=sys.stderr)
     if answer.is_rejected:
         print_problem(f'the goal was refused: {client.refusal or "the node log says why"}',
                       is_json=options.json)
@@ -168,13 +173,26 @@ def ask(options: argparse.Namespace) -> int:
     elif options.json:
         print(json.dumps(answer_report(answer), ensure_ascii=False))
     else:
+        if not answer.has_end:
+            print()
         print('\n'.join(result_lines(answer)))
     return exit_code(answer)
 
 
+def warnings(answer: Answer) -> Iterator[str]:
+    """Yield what a goal with a result shows of the way between the node and here."""
+    if answer.result is None:
+        return
+    if not answer.has_end:
+        yield (f'the END did not come within {END_TIMEOUT_S:.0f} s of the result; is ~/tokens '
+               'connected, under that name?')
+    if math.isfinite(answer.age_s) and (problem := clock_problem(answer.age_s)):
+        yield problem
+
+
 def print_problem(problem: str, *, is_json: bool) -> None:
     """Say why there is no result; a program that reads JSON finds it where a result would be."""
-    print(problem, file=sys.stderr)
+    print(printable(problem), file=sys.stderr)
     if is_json:
         print(json.dumps({'problem': problem}, ensure_ascii=False))
 

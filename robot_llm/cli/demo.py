@@ -92,7 +92,7 @@ class Demo:
 
     def _finish(self, name: str, answer: Answer, *, reason: str) -> None:
         """Wait for a goal's end, check it, keep its report."""
-        if not answer.wait(GOAL_TIMEOUT_S) or answer.result is None:
+        if not answer.wait_for_result(GOAL_TIMEOUT_S) or answer.result is None:
             raise DemoError(f'{name}: no result within {GOAL_TIMEOUT_S:.0f} s')
         # The decision has a topic of its own and may come a moment behind the result.
         answer.wait_for(lambda: bool(answer.decisions), 2.0)

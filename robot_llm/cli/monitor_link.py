@@ -15,8 +15,10 @@ from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
-from robot_llm.cli.monitor_state import CancelAnswer, Presence, ReplayAnswer
+from robot_llm.cli.monitor_state import CancelAnswer, ClockProblem, Presence, ReplayAnswer
 from robot_llm.ros.client import STREAM_DEPTH
+from robot_llm.ros.message_age import clock_problem, stamp_s
+from robot_llm.ros.steady_timer import create_steady_timer
 from robot_llm.ros.token_stream import DECISION_DEPTH
 from robot_llm_msgs.msg import Decision, Status, Token
 from robot_llm_msgs.srv import Replay
@@ -70,11 +72,11 @@ class MonitorLink:
             (Status, f'{server}/status', QoSProfile(depth=1, durability=latched)),
             (DiagnosticArray, '/diagnostics', QoSProfile(depth=10)),
         ):
-            self.node.create_subscription(message_type, name, self._put, qos)
+            self.node.create_subscription(message_type, name, self._take, qos)
         self._cancel = self.node.create_client(
             CancelGoal, f'{server}/generate/_action/cancel_goal')
         self._replay = self.node.create_client(Replay, f'{server}/replay')
-        self.node.create_timer(LOOK_PERIOD_S, self._look)
+        create_steady_timer(self.node, LOOK_PERIOD_S, self._look)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
         self._spinner = Thread(target=self._spin, name='robot_llm_monitor_spin')
@@ -128,6 +130,12 @@ class MonitorLink:
             self._executor.spin()
         except ExternalShutdownException:
             return
+
+    def _take(self, message: Any) -> None:
+        self._put(message)
+        if isinstance(message, Decision) and (
+                problem := clock_problem(time.time() - stamp_s(message.stamp))):
+            self._put(ClockProblem(problem))
 
     def _put(self, event: Any) -> bool:
         try:

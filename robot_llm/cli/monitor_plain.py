@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from robot_llm.cli.monitor_goal import GoalView, name_of
 from robot_llm.cli.monitor_link import MonitorLink
-from robot_llm.cli.monitor_state import MonitorState, Presence
+from robot_llm.cli.monitor_state import ClockProblem, MonitorState, Presence
 from robot_llm.cli.monitor_text import printable, seconds, share
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.session import TokenKind
@@ -37,6 +37,8 @@ class LineWriter:
             case Decision():
                 goal = self._state.goal(bytes(event.goal_id.uuid))
                 yield f'{goal.short_id} {_decision_line(event)}'
+            case ClockProblem():
+                yield f'clock    {event.text}'
             case Presence() if not event.is_there:
                 others = f'; there is {", ".join(event.others)}' if event.others else ''
                 yield f'node     {self._state.node} is not there{others}'

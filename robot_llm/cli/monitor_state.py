@@ -46,6 +46,13 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockProblem:
+    """What the stamp of a decision says of the clocks of the node and of this machine."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelAnswer:
     """What came of a cancel; None if nothing came."""
 
@@ -113,6 +120,8 @@ class MonitorState:
                 self._add_diagnostics(event, now_s)
             case Presence():
                 self._set_presence(event, now_s)
+            case ClockProblem():
+                self.say(event.text, now_s)
             case CancelAnswer():
                 answer = ('no answer from the node' if event.return_code is None else
                           CANCEL_ANSWERS.get(event.return_code, f'code {event.return_code}'))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import json
 from typing import Any
 
+from robot_llm.cli.monitor_text import printable
 from robot_llm.core.decision import DecisionSource
 from robot_llm.core.request import FinishReason
 from robot_llm.core.timing import Stage
@@ -54,7 +55,11 @@ def stage_sum_s(stats: dict[str, float | int]) -> float:
 
 
 def result_lines(answer: Answer) -> Iterator[str]:
-    """Yield what a person wants to know: who decided, how soon, what it cost."""
+    """Yield what a person wants to know: who decided, how soon, what it cost; fit to print."""
+    yield from map(printable, _result_lines(answer))
+
+
+def _result_lines(answer: Answer) -> Iterator[str]:
     report = answer_report(answer)
     stats = report['stats']
     odds = ', '.join(f'{word} {p:.0%}' for word, p in report['probabilities'].items())

@@ -23,7 +23,7 @@ means it hangs; the caller then gives up on the thread instead of hanging with i
 """
 
 IDLE_HEARTBEAT_S: Final = 1.0
-"""How often a worker without work shows that it lives."""
+"""How often a worker without work shows that it lives, unless it is asked for more."""
 
 
 class Worker:
@@ -34,6 +34,7 @@ class Worker:
     :param emit: takes the events, on whatever thread they happen; must not block
     :param clock: monotonic seconds
     :param heartbeat_s: the shortest time between two ``Alive`` events [s]
+    :param idle_heartbeat_s: the longest time between two looks for work, each a sign of life [s]
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class Worker:
         policy: PreemptPolicy,
         max_queue: int,
         heartbeat_s: float = 0.2,
+        idle_heartbeat_s: float = IDLE_HEARTBEAT_S,
     ) -> None:
         self._open_runtime = open_runtime
         self._clock = clock
         self._pulse = Pulse(clock, lambda: emit(Alive()), heartbeat_s)
+        self._idle_heartbeat_s = idle_heartbeat_s
         self._runtime: Runtime | None = None
         self._num_nodes = 0
         self.requests = RequestQueue(emit, clock, policy=policy, max_queue=max_queue)
@@ -138,7 +141,7 @@ class Worker:
                 self._pulse.beat()
                 for command in self.requests.take_commands():
                     command(runtime)
-                if (request := self.requests.take(IDLE_HEARTBEAT_S)) is not None:
+                if (request := self.requests.take(self._idle_heartbeat_s)) is not None:
                     self._serve(runtime, request)
         except Exception as error:  # noqa: B902  whoever waits for the thread must see it
             self.requests.fail(error)

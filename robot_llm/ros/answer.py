@@ -1,13 +1,20 @@
 """What has come back of one goal so far, on the planner's side."""
 
 from collections.abc import Callable
+import math
 from threading import Condition
-from typing import Any
+import time
+from typing import Any, Final
 
 from action_msgs.msg import GoalStatus
+from builtin_interfaces.msg import Time
 from robot_llm.core.session import TokenKind
+from robot_llm.ros.message_age import stamp_s
 from robot_llm_msgs.action import Generate
 from robot_llm_msgs.msg import Decision, Token
+
+END_TIMEOUT_S: Final = 2.0
+"""How long the END may lag behind the result; between two topics DDS promises no order."""
 
 TokenCallback = Callable[[Token], None]
 CallSoon = Callable[[Callable[[], object]], object]
@@ -32,6 +39,8 @@ class Answer:
         self.is_rejected = False
         self.failure = ''
         """Why no result will come; empty unless the goal could not be followed."""
+        self.age_s = math.inf
+        """Of the messages, when they came, by this machine's clock: the age nearest to 0 [s]."""
         self._handle: Any = None
         self._wants_cancel = False
         self._on_token = on_token
@@ -56,12 +65,28 @@ class Answer:
         """The result is there and the stream has ended, or neither will come."""
         if self.is_rejected or self.failure:
             return True
-        has_end = bool(self.tokens) and self.tokens[-1].kind == TokenKind.END
-        return self.result is not None and has_end
+        return self.result is not None and self.has_end
+
+    @property
+    def has_end(self) -> bool:
+        """The stream has ended."""
+        return bool(self.tokens) and self.tokens[-1].kind == TokenKind.END
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the result and the end of the stream; False if the time runs out."""
         return self.wait_for(lambda: self.is_over, timeout_s)
+
+    def wait_for_result(self, timeout_s: float | None = None) -> bool:
+        """
+        Wait for the result, and then for the end of the stream, ``END_TIMEOUT_S`` at most.
+
+        :returns: False if the time runs out; True does not say that the stream has ended, which
+            never comes where ``~/tokens`` is not connected
+        """
+        has_result = self.wait_for(lambda: self.result is not None or self.is_over, timeout_s)
+        if has_result:
+            self.wait(END_TIMEOUT_S)
+        return has_result
 
     def wait_for(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Wait until ``condition``, asked after every message of this goal, holds."""
@@ -83,6 +108,7 @@ class Answer:
             if token.seq < len(self.tokens):
                 return
             self.tokens.append(token)
+            self._note_age(token.stamp)
             self._changed.notify_all()
         if self._on_token is not None:
             self._on_token(token)
@@ -91,7 +117,12 @@ class Answer:
         """Take a decision; the last one holds."""
         with self._changed:
             self.decisions.append(decision)
+            self._note_age(decision.stamp)
             self._changed.notify_all()
+
+    def _note_age(self, stamp: Time) -> None:
+        # What is late on its way, or was held up here, tells less of the clocks than the others.
+        self.age_s = min(self.age_s, time.time() - stamp_s(stamp), key=abs)
 
     def fail(self, reason: str) -> None:
         """Note that no result will come."""

@@ -7,6 +7,7 @@ import math
 import os
 from pathlib import Path
 import time
+from typing import Final
 
 from rclpy.node import Node
 from robot_llm.cache_folder import CacheFolder, open_cache
@@ -17,7 +18,7 @@ from robot_llm.engine.llama_backend import LlamaCppBackend
 from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
 from robot_llm.engine.model import ShouldStop
 from robot_llm.engine.runtime import Runtime
-from robot_llm.engine.worker import Worker
+from robot_llm.engine.worker import IDLE_HEARTBEAT_S, Worker
 from robot_llm.errors import RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
@@ -34,6 +35,9 @@ from robot_llm.ros.stall_probe import StallProbe
 from robot_llm.ros.streamer import Streamer
 from robot_llm.ros.token_stream import TokenStream
 from robot_llm.settings import Settings
+
+BEATS_PER_LEASE: Final = 3
+"""How many signs of life the engine shows within ``status.lease_s`` at least."""
 
 OpenBackend = Callable[[Settings, ShouldStop, LogSink], Backend]
 
@@ -90,12 +94,14 @@ class Assembly:
         check_default_profile(profiles, settings.profiles.default)
         logger = self._node.get_logger()
         folder = open_cache(settings.cache, lambda problem: logger.warning(problem))
-        heartbeat_s = 1.0 / settings.status.rate_hz
+        # One that is late, or lost, must not look like a hang.
+        longest_s = self._health.lease_s / BEATS_PER_LEASE
+        heartbeat_s = min(1.0 / settings.status.rate_hz, longest_s)
         worker = Worker(
             lambda should_stop: self._open_runtime(settings, profiles, folder, should_stop),
             lambda event: streamer.put(event), time.monotonic,
             policy=settings.preempt.policy, max_queue=settings.preempt.max_queue,
-            heartbeat_s=heartbeat_s)
+            heartbeat_s=heartbeat_s, idle_heartbeat_s=min(IDLE_HEARTBEAT_S, longest_s))
         # Freed from the last line up: the worker ends its goals, the streamer publishes their
         # ends, then the publishers go.
         stream = TokenStream(self._node, settings)

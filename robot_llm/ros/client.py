@@ -200,7 +200,7 @@ class Client:
     def _forget_old(self) -> None:
         """Keep no more than the newest finished goals: a planner may live for months."""
         for goal_id, answer in list(self._answers.items())[:-KEPT_ANSWERS]:
-            if answer.is_over:
+            if answer.is_over or answer.result is not None:
                 del self._answers[goal_id]
 
     def _token_callback(self, token: Token) -> None:

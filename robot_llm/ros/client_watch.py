@@ -8,6 +8,7 @@ from typing import Final
 from rclpy.node import Node
 from robot_llm.core.request import FinishReason, Request
 from robot_llm.ros.dispatcher import Dispatcher
+from robot_llm.ros.steady_timer import create_steady_timer
 
 LOOKS_PER_GRACE: Final = 4
 """How often the graph is looked at within ``client.grace_s``; a look costs about a millisecond."""
@@ -45,7 +46,7 @@ class ClientWatch:
         action = f'{node.get_fully_qualified_name()}/generate/_action'
         self._feedback = f'{action}/feedback'
         self._replies = f'rr{action}/get_resultReply'
-        self._timer = node.create_timer(grace_s / LOOKS_PER_GRACE, self._look)
+        self._timer = create_steady_timer(node, grace_s / LOOKS_PER_GRACE, self._look)
         dispatcher.on_dispatch = self._note
 
     def _note(self, request: Request) -> None:

@@ -15,6 +15,7 @@ from robot_llm.core.session import Session
 from robot_llm.core.tally import Tally
 from robot_llm.core.timing import GenerationStats
 from robot_llm.ros.service import Service
+from robot_llm.ros.steady_timer import create_steady_timer
 from robot_llm_msgs.msg import Status
 from std_msgs.msg import Header
 from unique_identifier_msgs.msg import UUID
@@ -66,10 +67,12 @@ class Health:
         self._last_refusal = ''
         self._num_refused = 0
         self._tally = Tally()
+        self.lease_s = lease_s
+        """What is offered on ``~/status``; a publisher keeps it for life."""
         self._status = node.create_publisher(Status, '~/status', status_qos(lease_s))
         self._diagnostics = node.create_publisher(
             DiagnosticArray, '/diagnostics', QoSProfile(depth=10))
-        node.create_timer(DIAGNOSTICS_PERIOD_S, self._publish_diagnostics)
+        create_steady_timer(node, DIAGNOSTICS_PERIOD_S, self._publish_diagnostics)
 
     def set_loading(self) -> None:
         """Say that the model is being loaded; the executor is busy with it until it is."""

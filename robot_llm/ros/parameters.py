@@ -46,9 +46,11 @@ def status_lease_s(node: Node) -> float:
 
     A wrong value is reported at configure; until then the default holds.
     """
-    value = node.get_parameter('status.lease_s').value
-    is_usable = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
-    return float(value) if is_usable else StatusSettings().lease_s
+    name = 'status.lease_s'
+    try:
+        return Settings.from_flat({name: node.get_parameter(name).value}).status.lease_s
+    except ConfigError:
+        return StatusSettings().lease_s
 
 
 def guard_changes(

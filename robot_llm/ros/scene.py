@@ -118,12 +118,13 @@ class SceneMonitor:
                 self._heard_s = self._clock()
             if not scene.epoch or not self._contradicts(message):
                 return
-            current = self._scene.epoch
+            current, is_new = self._scene.epoch, not self._contradiction
             self._contradiction = doubt = (
                 f'scene {scene.epoch} came behind scene {current}: its publisher counts anew; '
                 f'let epochs begin above {current} (with the time of its start), or clean up and '
                 'configure this node')
-        self._node.get_logger().error(doubt, throttle_duration_sec=5.0)
+        if is_new:
+            self._node.get_logger().error(doubt)
         self._on_doubt(current, doubt)
 
     def _contradicts(self, message: Any) -> bool:

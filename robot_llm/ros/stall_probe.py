@@ -4,6 +4,7 @@ import time
 
 from rclpy.node import Node
 from robot_llm.core.stall import StallMeter
+from robot_llm.ros.steady_timer import create_steady_timer
 
 
 class StallProbe:
@@ -16,7 +17,8 @@ class StallProbe:
     def __init__(self, node: Node, rate_hz: float) -> None:
         self._node = node
         self._meter = StallMeter(rate_hz) if rate_hz else None
-        self._timer = node.create_timer(1.0 / rate_hz, self._tick) if rate_hz else None
+        self._timer = (
+            create_steady_timer(node, 1.0 / rate_hz, self._tick) if rate_hz else None)
 
     def _tick(self) -> None:
         if self._meter is not None:

@@ -7,8 +7,10 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from monitor_messages import diagnostics, idle, NODE, Sender
 import pytest
 from robot_llm.cli.monitor_goal import Gap
+from robot_llm.cli.monitor_plain import LineWriter
 from robot_llm.cli.monitor_state import (
-    CancelAnswer, MAX_GOALS, MonitorState, NOTICE_S, Presence, ReplayAnswer, SILENCE_S)
+    CancelAnswer, ClockProblem, MAX_GOALS, MonitorState, NOTICE_S, Presence, ReplayAnswer,
+    SILENCE_S)
 from robot_llm.core.session import TokenKind
 from robot_llm_msgs.msg import Decision, Status
 from robot_llm_msgs.srv import Replay
@@ -171,3 +173,10 @@ def test_a_value_that_a_newer_node_sends_keeps_its_number() -> None:
 def test_what_nobody_expects_is_an_error() -> None:
     with pytest.raises(TypeError, match='str is nothing the monitor knows'):
         MonitorState(NODE).feed('hello', 0.0)
+
+
+def test_clocks_that_differ_are_told_for_a_while_and_in_a_line() -> None:
+    problem = ClockProblem('the decision is +3.0 s old')
+    state = fed(problem)
+    assert state.current_notice(1.0) == problem.text and not state.current_notice(NOTICE_S)
+    assert f'clock    {problem.text}' in list(LineWriter(state).lines(problem, 0.0))

@@ -11,7 +11,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from robot_llm.errors import ConfigError
 from robot_llm.ros import parameters
-from robot_llm.settings import all_specs, Settings
+from robot_llm.settings import all_specs, Settings, StatusSettings
 
 pytestmark = pytest.mark.ros
 
@@ -174,3 +174,13 @@ def test_a_checkout_that_is_not_installed_uses_its_own_profiles(monkeypatch):
 
     monkeypatch.setattr(parameters, 'get_package_share_directory', not_installed)
     assert parameters.profiles_folder(Settings()) == CONFIG / 'profiles'
+
+
+@pytest.mark.parametrize(('value', 'lease_s'), [
+    ('0.5', 0.5), ('1', 1.0), ('1.0e12', 3.0), ('0.0', 3.0), ('.nan', 3.0), ('true', 3.0)])
+def test_a_lease_that_cannot_be_used_waits_for_the_configure(make_node, value, lease_s):
+    """The publisher of the status is older than any configure: it ended the process."""
+    node = make_node(*overrides(status__lease_s=value))
+    assert parameters.status_lease_s(node) == lease_s
+    if lease_s == StatusSettings().lease_s:
+        assert [problem for problem in problems_of(node) if 'status.lease_s' in problem]

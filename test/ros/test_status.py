@@ -5,9 +5,15 @@ from itertools import count
 
 from diagnostic_msgs.msg import DiagnosticStatus
 import pytest
+from robot_llm.ros.health import status_qos
 from robot_llm_msgs.msg import Status
 from ros_node import TIMEOUT_S
 from ros_planner import Planner
+
+try:
+    from rclpy.event_handler import SubscriptionEventCallbacks
+except ImportError:  # ROS 2 Humble
+    from rclpy.qos_event import SubscriptionEventCallbacks
 
 _gates = (f't{number}' for number in count())
 
@@ -112,3 +118,17 @@ def test_diagnostics_count_goals_and_say_that_all_is_well(planner: Planner) -> N
     assert {'layers', 'gpu_layers', 'queue_length', 'wasted_tokens', 'deadline_misses',
             'decisions_low_confidence', 'cached_token_rate', 'scenes_ignored'} <= set(values)
     assert float(values['ttft_p99_s']) >= float(values['ttft_p50_s']) > 0
+
+
+def test_a_short_lease_is_kept_by_a_healthy_node(scripted: Callable[..., Planner]) -> None:
+    """An idle engine showed its pulse once a second, whatever silence counts as a hang."""
+    lease_s, alarms = 0.5, []
+    planner = scripted(status__lease_s=lease_s, status__rate_hz=0.1)
+    planner.node.create_subscription(
+        Status, f'{planner.node_process.name}/status', lambda _: None, status_qos(lease_s),
+        event_callbacks=SubscriptionEventCallbacks(
+            deadline=alarms.append, liveliness=lambda event: alarms.extend(
+                [event] * (event.alive_count == 0))))
+    num_heard = len(planner.diagnostics)
+    planner.wait_for(lambda: len(planner.diagnostics) >= num_heard + 5, 'five seconds')
+    assert not alarms
