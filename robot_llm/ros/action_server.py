@@ -29,8 +29,9 @@ SENDS_ARE_SEEN: Final = all(
     hasattr(ActionServer, name) for name in ('_send_result_response', '_execute_expire_goals'))
 """Whether this rclpy tells when a result has left; otherwise a goal counts as answered before."""
 
-CANCELS_ARE_OURS: Final = hasattr(ActionServer, '_execute_cancel_request') and hasattr(
-    rclpy_server.ServerGoalHandle, '_update_state')
+CANCELS_ARE_OURS: Final = all(
+    hasattr(rclpy_server, name) for name in ('GoalEvent', 'RCLError')
+) and hasattr(rclpy_server.ServerGoalHandle, '_update_state')
 """Whether this rclpy lets a request to cancel be answered here; otherwise it answers by itself."""
 
 

@@ -236,6 +236,8 @@ class Stand:
         elif pair.next_goal != 'at once':
             assert not self._manager.activate()
             assert self._manager.cleanup() and self._manager.configure()
+            if self._epoch:
+                self._rise()  # it waits for the scene of whoever has told one before
             assert self._manager.activate()
         answer = self.planner.answer('say-slow')
         assert answer.result.finish_reason == FinishReason.STOP
