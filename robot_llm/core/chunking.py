@@ -18,12 +18,14 @@ nearly as much as a whole tile. Measured over a prompt of 2,048 tokens (0.5B, Q4
 17.8 s in chunks of 144, 15.8 s in chunks of 128, 16.0 s in chunks of 512.
 """
 
-KEPT_S: Final = 1.0
+LOSS_S: Final = 4.0
 """
 Longest chunk where a running decode can be aborted [s].
 
-The abort bounds a stop then, and what it throws away is left to bound: a planner that preempts
-every second or two must come through a long prompt in the end, chunk by chunk.
+The abort bounds a stop there, and what it throws away is left to bound. A chunk that was thrown
+away halves this for the next ones, down to ``ABORTABLE`` tokens, and one that came through doubles
+it again. So a planner that preempts faster than a chunk is computed comes through a long prompt in
+the end, and whoever does not pays for no cut.
 """
 ABORTABLE: Final = TILE
 """Smallest chunk there [tokens]: most warm prompts stay one decode on the slowest machine."""
@@ -60,6 +62,7 @@ class ChunkSizer:
     def __init__(self, *, largest: int, is_abortable: bool, max_stall_s: float) -> None:
         self.largest = largest
         self._is_abortable = is_abortable
+        self._loss_s = LOSS_S
         self.set_max_stall(max_stall_s)
         self._seconds_per_token: deque[float] = deque(maxlen=WINDOW)
         self._single_s: deque[float] = deque(maxlen=WINDOW)
@@ -76,7 +79,7 @@ class ChunkSizer:
     def bound_s(self) -> float:
         """How long a call may take [s]."""
         if self._is_abortable:
-            return KEPT_S
+            return self._loss_s
         single_s = _middle(self._single_s) if self._single_s else 0.0
         return max(self._max_stall_s, TOKEN_SHARE * single_s)
 
@@ -128,9 +131,17 @@ class ChunkSizer:
         """
         size, bound_s = self.size, self.bound_s
         self.learn_few(num_tokens, elapsed_s)
+        if num_tokens == size:
+            self._loss_s = min(2 * self._loss_s, LOSS_S)
         if 2 * num_tokens >= size or (num_tokens > 1 and elapsed_s > bound_s):
             self._seconds_per_token.append(elapsed_s / num_tokens)
             self._num_last = num_tokens
+
+    def note_abort(self, num_tokens: int) -> None:
+        """Make the next chunks shorter, since one of this length was thrown away."""
+        if num_tokens > ABORTABLE and self._seconds_per_token:
+            took_s = num_tokens * _middle(self._seconds_per_token)
+            self._loss_s = min(self._loss_s, took_s) / 2
 
     def learn_few(self, num_tokens: int, elapsed_s: float) -> None:
         """Take the time of a call with a few tokens into account, in the prefill or behind it."""

@@ -235,6 +235,7 @@ class Runtime:
                     probe=probe if len(part) == len(token_ids) else None, num_rows=num_rows)
             except DecodeAborted:
                 self.cache.recover(part)
+                self.chunks.note_abort(len(part))
                 raise
             info = self.backend.info
             if info.shape is not None:

@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 import pytest
 from robot_llm.core.chunking import (
-    ABORTABLE, ChunkSizer, DOUBT, KEPT_S, STEP, TILE, TOKEN_SHARE)
+    ABORTABLE, ChunkSizer, DOUBT, LOSS_S, STEP, TILE, TOKEN_SHARE)
 from robot_llm.core.decode_cost import NUM_NEEDED
 
 
@@ -155,17 +155,54 @@ def test_the_bound_may_change_between_two_chunks():
     assert chunks.size == 512
 
 
-def test_where_a_chunk_can_be_aborted_it_is_large_and_still_shows_that_it_lives():
+def test_where_a_chunk_can_be_aborted_it_is_large_in_whole_tiles():
     chunks = sizer(is_abortable=True)
     assert chunks.size == ABORTABLE
-    run(chunks, 2000, lambda n: n * 0.0025)
-    assert chunks.size == KEPT_S / 0.0025 // TILE * TILE
+    run(chunks, 2000, lambda n: n * 0.015)
+    assert chunks.size == LOSS_S / 0.015 // TILE * TILE == 256
     chunks.set_max_stall(0.001)
     assert chunks.size > ABORTABLE
     run(chunks, 2000, lambda n: n * 0.1)
     assert chunks.size == ABORTABLE
     run(chunks, 5000, lambda n: n * 0.0001)
     assert chunks.size == 512
+
+
+def test_chunks_that_were_thrown_away_become_shorter_until_one_comes_through():
+    chunks = sizer(is_abortable=True)
+    run(chunks, 2000, lambda n: n * 0.005)
+    sizes = [chunks.size]
+    for _ in range(6):
+        chunks.note_abort(chunks.size)
+        sizes.append(chunks.size)
+    assert sizes == [512, 256, 128, 64, 64, 64, 64]
+    chunks.note_abort(1)  # a token of an answer
+    assert chunks.size == 64
+    for size in (64, 128, 256, 512):
+        assert chunks.size == size
+        chunks.learn(chunks.size, size * 0.005)
+    assert chunks.size == 512
+
+
+@pytest.mark.parametrize('patience_s', [1.0, 1.7, 3.0])
+def test_who_preempts_faster_than_a_chunk_comes_through_a_long_prompt(patience_s):
+    chunks = sizer(is_abortable=True)
+    run(chunks, 2000, lambda n: n * 0.01)
+    num_left, num_goals = 2000, 0
+    while num_left and num_goals < 200:
+        num_goals += 1
+        spare_s = patience_s
+        while num_left:
+            size = min(chunks.size, num_left)
+            if size * 0.01 > spare_s:
+                chunks.note_abort(size)
+                break
+            spare_s -= size * 0.01
+            chunks.learn(size, size * 0.01)
+            num_left -= size
+    assert num_left == 0
+    # 20 s of work, of which an abort throws half away or less on the average.
+    assert num_goals * patience_s < 20 * 4
 
 
 def test_calls_of_an_answer_are_bounded_by_what_they_take_themselves():

@@ -48,7 +48,7 @@ def test_a_goal_is_seen_in_prefill_then_in_decode_then_no_more(real_planner: Pla
 
 def test_the_heartbeat_of_the_real_model_counts_its_prefill(real_planner: Planner) -> None:
     start = len(real_planner.statuses)
-    answer = real_planner.ask('The robot sees a box. ' * 100)
+    answer = real_planner.ask('The robot sees a box. ' * 300)
 
     def progress() -> list[int]:
         return [s.num_prefilled_tokens for s in real_planner.statuses[start:]
