@@ -158,7 +158,8 @@ class Session:
 
     def append(self, event: Delta) -> Output:
         """Publish a piece of the detail; a piece without text waits for the next one."""
-        if self.is_over or self.must_stop or not event.text:
+        is_void = self.must_stop or not self._is_decided
+        if self.is_over or is_void or not event.text:
             self._num_silent_tokens += event.num_tokens
             return Output()
         token = self._token(TokenKind.DETAIL, event.text, event.num_tokens)

@@ -195,6 +195,7 @@ def test_a_restart_revokes_the_old_word_at_once_and_lets_no_other_out(
     else:
         assert output == Output()
         assert session.decide(event, 1.0) == Output()
+        assert session.append(Delta(request, 'x', 1)) == Output()
     request.take_restart(2.0)
     output = session.restart(Restarted.of(request))
     assert output.decision is None and len(output.tokens) == is_decided
