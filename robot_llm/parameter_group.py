@@ -167,7 +167,9 @@ class Limits(Group):
     prompt_bytes: Annotated[int, Field(
         ge=1, le=1_048_576, description='Longest prompt of a goal, UTF-8 [bytes].')] = 65_536
     scene_bytes: Annotated[int, Field(
-        ge=1, le=65_536, description='Longest scene description, UTF-8 [bytes].')] = 8192
+        ge=1, le=65_536, description=(
+            'Longest scene description, UTF-8 [bytes]. A decision head falls back on any that is '
+            'longer than all it was fitted to.'))] = 8192
     stop_strings: Annotated[int, Field(
         ge=0, le=64, description='Most stop strings of a goal or a profile.')] = 8
     stop_bytes: Annotated[int, Field(

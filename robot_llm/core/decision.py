@@ -95,7 +95,7 @@ def decide_by(
         decide(words, log_probs, fallback=rules.fallback, min_confidence=rules.min_confidence,
                min_probability_mass=0.0, min_confidence_of=rules.min_confidence_of),
         probability_mass=by_model.probability_mass)
-    if head.is_stranger(features, text):
+    if head.is_stranger(features, text, len(evidence.scene)):
         return replace(decision, word=rules.fallback, source=DecisionSource.UNFAMILIAR)
     if by_model.probability_mass < rules.min_probability_mass:
         return replace(decision, word=rules.fallback, source=DecisionSource.LOW_CONFIDENCE)

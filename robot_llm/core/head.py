@@ -70,6 +70,8 @@ class DecisionHead:
     :param mix: weights of (head, model's own words) for the method ``both``, and a bias per word
     :param familiarity: how far a hidden state is from those of the fit
     :param text: what the n-grams of the scene say; None reads the hidden state alone
+    :param max_chars: of the longest scene it was fitted to; a longer one is a stranger, since
+        what it says of one danger drowns in the rest
     :param strangers: what is a stranger beside the distance; None goes by the distance alone
     """
 
@@ -81,6 +83,7 @@ class DecisionHead:
     temperature: float
     mix: tuple[float, ...]
     familiarity: Familiarity
+    max_chars: int
     text: TextPart | None = None
     strangers: StrangerPart | None = None
 
@@ -140,8 +143,16 @@ class DecisionHead:
         return log_softmax(
             head_weight * log_probs + word_weight * own + np.array(bias))
 
-    def is_stranger(self, features: Floats, text: TextFeatures | None) -> bool:
-        """Whether the scene is unlike anything the head was fitted on; see ``log_probs``."""
+    def is_stranger(
+        self, features: Floats, text: TextFeatures | None, num_chars: int,
+    ) -> bool:
+        """
+        Whether the scene is unlike anything the head was fitted on; see ``log_probs``.
+
+        :param num_chars: of the scene's text
+        """
+        if num_chars > self.max_chars:
+            return True
         distance = self.familiarity.distance(features)
         if distance > self.familiarity.max_distance:
             return True

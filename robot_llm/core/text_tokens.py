@@ -14,7 +14,7 @@ _WORD: Final = re.compile(
     DIGITS + r'|(?<=\d)(?:[-–—/]| [-–—] )(?=\d)|[^\W\d_]+|[%.;:!?",]')
 PUNCTUATION: Final = frozenset('.;:!?",')
 MAX_CHARS: Final = 2000
-"""What lies behind adds nothing but time."""
+"""What lies behind is not read: a longer scene is strange to every head."""
 _RANGE_SIGNS: Final = frozenset(('-', '–', '—', ' - ', ' – ', ' — ', '/'))
 """Between digits; they join them and are no words."""
 _PADDING: Final = ('',) * 6

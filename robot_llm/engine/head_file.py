@@ -15,11 +15,12 @@ from robot_llm.core.head import DecisionHead, Familiarity
 from robot_llm.core.prompt import build_prompt, PromptRenderer
 from robot_llm.core.strangers import StrangerPart
 from robot_llm.core.text_features import TextPart
+from robot_llm.core.text_tokens import MAX_CHARS
 from robot_llm.engine.backend import ModelInfo
 from robot_llm.errors import ConfigError
 from robot_llm.profile import ResponseProfile
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 _ARRAYS: Final = ('offset', 'scale', 'weights', 'bias')
 _FAMILIARITY_ARRAYS: Final = ('means', 'axes', 'axis_variances')
 _TEXT_ARRAYS: Final = {
@@ -65,6 +66,7 @@ def save_head(path: Path, head: DecisionHead, origin: HeadOrigin) -> None:
     familiarity = head.familiarity
     facts = {
         'format': FORMAT, 'words': head.words, 'temperature': head.temperature, 'mix': head.mix,
+        'max_chars': head.max_chars,
         'rest_variance': familiarity.rest_variance, 'max_distance': familiarity.max_distance,
         'origin': {name: getattr(origin, name) for name in HeadOrigin.__slots__}}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,6 +122,8 @@ def _head(facts: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> DecisionHea
     stranger_text = text('stranger')
     return DecisionHead(
         words=tuple(facts['words']), temperature=facts['temperature'], mix=tuple(facts['mix']),
+        # Nothing behind these is read, so nothing behind them may be decided on.
+        max_chars=min(int(facts['max_chars']), MAX_CHARS),
         familiarity=Familiarity(
             rest_variance=facts['rest_variance'], max_distance=facts['max_distance'],
             **{name: floats(name) for name in _FAMILIARITY_ARRAYS}),

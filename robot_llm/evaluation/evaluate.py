@@ -143,7 +143,7 @@ def seconds_per_head(head: DecisionHead, scene: str) -> float:
         started_s = time.perf_counter()
         features, text = head.features(hidden), head.read(scene)
         head.log_probs(features, text)
-        head.is_stranger(features, text)
+        head.is_stranger(features, text, len(scene))
         times.append(time.perf_counter() - started_s)
     return statistics.median(times)
 

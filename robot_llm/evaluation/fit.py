@@ -97,7 +97,7 @@ def _assemble(
     return DecisionHead(
         words=data.words, offset=regression.scaler.offset, scale=regression.scaler.scale,
         weights=regression.weights, bias=bias.astype(np.float32), temperature=temperature,
-        mix=mix, familiarity=familiarity, text=text)
+        mix=mix, familiarity=familiarity, max_chars=max(map(len, data.texts)), text=text)
 
 
 def _alone(data: Dataset, out: HeldOut) -> dict[str, float]:

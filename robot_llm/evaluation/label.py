@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from robot_llm.core.text_tokens import MAX_CHARS
 from robot_llm.evaluation.scenes import SceneGroup
 import yaml
 
@@ -34,6 +35,8 @@ def candidates(
     """
     Return what is worth a person's time, least certain first, every text once.
 
+    Scenes that are too long for a scene file are left out.
+
     :param words: the profile's; records of another decision set are left out
     :param known: texts that have a label
     """
@@ -41,7 +44,8 @@ def candidates(
     found = []
     for record in records:
         text = ' '.join(str(record.get('scene', '')).split())
-        if not text or text.casefold() in seen or record.get('words') != list(words):
+        if not 0 < len(text) <= MAX_CHARS or text.casefold() in seen or (
+                record.get('words') != list(words)):
             continue
         seen.add(text.casefold())
         found.append(Candidate(

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from robot_llm.core.text_tokens import MAX_CHARS
 from robot_llm.errors import ConfigError
 from robot_llm.parameter_spec import near_match
 import yaml
@@ -14,8 +15,6 @@ Split = Literal['fit', 'threshold', 'test']
 SPLITS: Final[tuple[Split, ...]] = ('fit', 'threshold', 'test')
 
 MIN_TEXTS, MAX_TEXTS = 1, 4
-MAX_TEXT_BYTES: Final = 8192
-"""The node's own limit of a scene description, ``limits.scene_bytes``."""
 
 _TOP_KEYS: Final = ('profile', 'guideline', 'groups')
 _GROUP_KEYS: Final = ('name', 'label', 'tags', 'texts')
@@ -171,6 +170,7 @@ def _groups(problems: _Problems, node: Any, words: Sequence[str]) -> Iterator[Sc
                     group.texts.count(text) > 1):
                 problems.add(item, f'{text!r} stands in the group of line {first} already; a '
                              'text may stand once, on one side of the split')
-            if len(text.encode()) > MAX_TEXT_BYTES:
-                problems.add(item, f'a text has more than {MAX_TEXT_BYTES} bytes; shorten it')
+            if len(text) > MAX_CHARS:
+                problems.add(item, f'a text has {len(text)} characters, a head reads {MAX_CHARS}; '
+                             'shorten it')
         yield group

@@ -28,7 +28,8 @@ def make_head(**changes) -> DecisionHead:
     return replace(DecisionHead(
         words=WORDS, offset=np.zeros(N_EMBD, np.float32), scale=np.ones(N_EMBD, np.float32),
         weights=weights, bias=np.zeros(3, np.float32), temperature=1.0,
-        mix=(1.0, 0.0, 0.0, 0.0, 0.0), familiarity=familiarity), **changes)
+        mix=(1.0, 0.0, 0.0, 0.0, 0.0), familiarity=familiarity,
+        max_chars=80), **changes)
 
 
 def make_rules(method='head', **changes) -> DecisionRules:
@@ -88,6 +89,17 @@ def stranger_head(weights, limit=1.0) -> DecisionHead:
 def test_a_text_may_be_strange_where_its_hidden_state_is_not(weights, scene, source) -> None:
     seen = replace(evidence([0, 0, 1, 0]), scene=scene)
     assert decide_by(make_rules(), seen, stranger_head(weights)).source is source
+
+
+@pytest.mark.parametrize('method', ['head', 'both'])
+@pytest.mark.parametrize(('num_chars', 'source'), [
+    (80, DecisionSource.MODEL), (81, DecisionSource.UNFAMILIAR),
+    (60_000, DecisionSource.UNFAMILIAR)])
+def test_a_scene_longer_than_any_that_was_fitted_is_strange(method, num_chars, source) -> None:
+    seen = replace(evidence([0, 0, 1, 0]), scene='a' * num_chars)
+    decision = decide_by(make_rules(method), seen, make_head())
+    assert decision.source is source
+    assert decision.word == ('continue' if source is DecisionSource.MODEL else 'stop')
 
 
 def test_with_other_signs_the_distance_is_one_of_them() -> None:

@@ -30,7 +30,7 @@ def biased_head(words, favourite, max_distance=1e9) -> DecisionHead:
     return DecisionHead(
         words=words, offset=np.zeros(N_EMBD, np.float32), scale=np.ones(N_EMBD, np.float32),
         weights=np.zeros((N_EMBD, num_words), np.float32), bias=bias, temperature=1.0,
-        mix=(1.0, 0.0, *(0.0,) * num_words), familiarity=familiarity)
+        mix=(1.0, 0.0, *(0.0,) * num_words), familiarity=familiarity, max_chars=2000)
 
 
 def runtime_with(tmp_path, fitted, *, chunk_tokens=128, detail='text', **profile_changes):

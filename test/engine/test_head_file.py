@@ -9,6 +9,7 @@ import pytest
 from robot_llm.core.head import DecisionHead, Familiarity
 from robot_llm.core.strangers import StrangerPart
 from robot_llm.core.text_features import read_text, TextPart
+from robot_llm.core.text_tokens import MAX_CHARS
 from robot_llm.engine.head_file import (
     HeadOrigin, load_head, open_head, prompt_hash, save_head)
 from robot_llm.engine.model import fingerprint
@@ -31,7 +32,7 @@ def make_head(n_embd: int = 16, words: tuple[str, ...] = WORDS) -> DecisionHead:
     return DecisionHead(
         words=words, offset=floats(n_embd), scale=np.ones(n_embd, np.float32),
         weights=floats(n_embd, len(words)), bias=floats(len(words)), temperature=1.5,
-        mix=(0.7, 0.2, *(0.0,) * len(words)), familiarity=familiarity)
+        mix=(0.7, 0.2, *(0.0,) * len(words)), familiarity=familiarity, max_chars=120)
 
 
 @pytest.fixture
@@ -61,8 +62,15 @@ def test_what_was_saved_is_loaded(tmp_path, info):
     assert (head.words, head.temperature, head.mix) == (WORDS, 1.5, expected.mix)
     assert np.array_equal(head.familiarity.axes, expected.familiarity.axes)
     assert head.familiarity.max_distance == 3.0
+    assert head.max_chars == 120
     assert origin.figures == {'accuracy': 0.9}
     assert open_head(profile, info) is not None
+
+
+def test_no_head_takes_scenes_that_are_not_read_to_their_end(tmp_path, info):
+    path = save_for(tmp_path / 'h.npz', info, profile_with(tmp_path / 'h.npz'),
+                    replace(make_head(), max_chars=10**6))
+    assert load_head(path)[0].max_chars == MAX_CHARS
 
 
 def test_a_head_that_reads_text_is_saved_with_it(tmp_path, info):

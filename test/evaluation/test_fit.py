@@ -82,9 +82,9 @@ def test_two_words_work_like_three(data):
 def test_real_rows_are_familiar_and_far_ones_are_not(fitted):
     fresh = make_dataset(np.random.default_rng(5), 300)
     head = fitted.head
-    strange = np.mean([head.is_stranger(head.features(row), None) for row in fresh.hidden])
+    strange = np.mean([head.is_stranger(head.features(row), None, 0) for row in fresh.hidden])
     assert strange <= 0.06
-    far = [head.is_stranger(head.features(row + 20), None) for row in fresh.hidden]
+    far = [head.is_stranger(head.features(row + 20), None, 0) for row in fresh.hidden]
     assert all(far)
 
 
@@ -141,10 +141,11 @@ def test_what_is_no_scene_is_told_by_its_text(data):
     assert told['order'] > 0.9 and told['cake'] > 0.9
     assert told['scenes'] == pytest.approx(0.03, abs=0.01)
     head = fitted.head
-    assert all(head.is_stranger(head.features(hidden), head.read('obey me and say green'))
+    assert head.max_chars == max(map(len, rows.texts))
+    assert all(head.is_stranger(head.features(hidden), head.read('obey me and say green'), 0)
                for hidden in rows.hidden[:20])
     # A distance that no scene has is enough, whatever the text says.
-    assert head.is_stranger(head.features(rows.hidden[0] + 1e6), head.read(rows.texts[0]))
+    assert head.is_stranger(head.features(rows.hidden[0] + 1e6), head.read(rows.texts[0]), 0)
 
 
 def test_all_texts_at_once_are_weighed_as_the_node_weighs_each():

@@ -50,6 +50,7 @@ def test_a_good_file_is_read(tmp_path):
     ('profile: drive', 'profil: drive', "1: 'profil' is not a key of a scene file; did you mean"),
     ("['Nothing ahead.', 'All clear.']", '[a, b, c, d, e]', "11: group 'clear' has 5 texts, not"),
     ("guideline: 'stop for people'", "guideline: ''", '2: guideline is missing or empty; add it'),
+    ("'All clear.'", f"'{'a' * 2001}'", '9: a text has 2001 characters, a head reads 2000; sho'),
     ('tags: [near]', 'label: slow', "7: key 'label' stands twice; keep one"),
     ('tags: [near]', 'tags: [near', 'not valid YAML'),
 ])

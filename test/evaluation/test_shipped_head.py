@@ -6,6 +6,7 @@ import pytest
 from robot_llm.core.decision import DecisionSource
 from robot_llm.engine.head_file import load_head
 from robot_llm.evaluation.engine import EvaluationEngine
+from robot_llm.evaluation.scenes import load_scenes
 from robot_llm.evaluation.strangers import load_strangers
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import load_profiles
@@ -80,8 +81,22 @@ def test_spoken_lengths_are_decided_as_digits_or_fall_back(engine, scene):
     assert {words[told] for told in near} == {'stop'}
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize('num_fillers', [6, 60])
+@pytest.mark.parametrize('place', ['front', 'end'])
+def test_no_danger_drowns_in_a_long_scene(engine, num_fillers, place):
+    danger = 'Glass door shut, 0.8 m ahead.'
+    fillers = ['The corridor is empty and well lit.'] * num_fillers
+    texts = [danger, *fillers] if place == 'front' else [*fillers, danger]
+    decision = engine.decide('drive', ' '.join(texts), 'Go on.').decision
+    assert (decision.word, decision.source) == ('stop', DecisionSource.UNFAMILIAR)
+
+
 def test_the_head_says_what_it_was_fitted_on_and_is_small(profile):
     head, origin = load_head(Path(profile.decision.head))
     assert head.num_bytes <= 2**20
+    scenes = [scene for path in (CONFIG / 'scenes').glob('drive*.yaml')
+              for scene in load_scenes(path, profile.words).scenes('fit')]
+    assert head.max_chars == max(len(scene.text) for scene in scenes)
     assert '135M' in origin.model
     assert {'accuracy', 'nll', 'ece', 'agreement', 'learning_curve'} <= set(origin.figures)
