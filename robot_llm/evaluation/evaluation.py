@@ -8,7 +8,8 @@ import numpy as np
 from robot_llm.core.head import DecisionHead
 from robot_llm.evaluation.dataset import Dataset
 from robot_llm.evaluation.metrics import (
-    bootstrap, confusion, Predictions, reliability, risk_coverage, scalar_figures)
+    bootstrap, confusion, ece_if_calibrated, Predictions, reliability, risk_coverage,
+    scalar_figures)
 from robot_llm.evaluation.prediction import predict
 from robot_llm.profile import DecisionMethod, DecisionRules
 
@@ -68,10 +69,14 @@ def evaluate_method(
 ) -> MethodResult:
     """Decide every row by ``rules.method`` and measure; intervals by bootstrap over groups."""
     predictions = predict(data, rules, head)
-    return MethodResult(
-        rules.method, predictions, scalar_figures(predictions, rules),
-        bootstrap(predictions, lambda sample: scalar_figures(sample, rules),
-                  num_samples=num_samples))
+    figures = scalar_figures(predictions, rules)
+    intervals = bootstrap(
+        predictions, lambda sample: scalar_figures(sample, rules), num_samples=num_samples)
+    by_chance = ece_if_calibrated(predictions)
+    figures['ece_if_calibrated'] = float(by_chance.mean())
+    intervals['ece_if_calibrated'] = (
+        float(np.percentile(by_chance, 2.5)), float(np.percentile(by_chance, 97.5)))
+    return MethodResult(rules.method, predictions, figures, intervals)
 
 
 def order_bias(

@@ -120,6 +120,28 @@ def expected_calibration_error(predictions: Predictions) -> float:
     return sum(count * abs(sure - right) for count, sure, right in bins) / len(predictions)
 
 
+def ece_if_calibrated(
+    predictions: Predictions, *, num_samples: int = 500, seed: int = 0,
+) -> Floats:
+    """
+    Return the error that a perfectly calibrated head would show on as many rows, per draw.
+
+    It is never 0: each bin's accuracy strays from its confidence by chance. What is right is drawn
+    once a group, since paraphrases are right or wrong together.
+
+    :returns: shape (num_samples,)
+    """
+    random = np.random.default_rng(seed)
+    _, groups = np.unique(predictions.groups, return_inverse=True)
+    bins = np.minimum((predictions.confidence * NUM_BINS).astype(int), NUM_BINS - 1)
+    errors = np.empty(num_samples)
+    for number in range(num_samples):
+        is_right = random.random(groups.max() + 1)[groups] < predictions.confidence
+        gaps = np.bincount(bins, predictions.confidence - is_right, minlength=NUM_BINS)
+        errors[number] = np.abs(gaps).sum() / len(predictions)
+    return errors
+
+
 def paraphrase_agreement(predictions: Predictions) -> float:
     """
     Return how often two paraphrases of a group get the same likeliest word, 0..1.
@@ -198,7 +220,9 @@ def bootstrap(
     """
     Return a 95% interval per figure, by drawing whole groups with replacement.
 
-    Paraphrases are alike, so that drawing rows would make the intervals too narrow.
+    Paraphrases are alike, so that drawing rows would make the intervals too narrow. The interval
+    of ``ece`` is the basic one, since drawing adds to it what chance has added before: twice the
+    figure, less the percentiles. It begins at 0 where a calibrated head would show as much.
     """
     random = np.random.default_rng(seed)
     members = [np.flatnonzero(predictions.groups == g) for g in np.unique(predictions.groups)]
@@ -210,5 +234,11 @@ def bootstrap(
         sample.groups[:] = np.repeat(np.arange(len(drawn)), [len(members[i]) for i in drawn])
         for name, value in figures(sample).items():
             samples.setdefault(name, []).append(value)
-    return {name: (float(np.percentile(values, 2.5)), float(np.percentile(values, 97.5)))
-            for name, values in samples.items()}
+    intervals = {name: (float(np.percentile(values, 2.5)), float(np.percentile(values, 97.5)))
+                 for name, values in samples.items()}
+    if 'ece' in intervals:
+        error, (low, high) = expected_calibration_error(predictions), intervals['ece']
+        could_be_none = error <= np.percentile(ece_if_calibrated(predictions), 97.5)
+        intervals['ece'] = (0.0 if could_be_none else max(2 * error - high, 0.0),
+                            max(2 * error - low, error))
+    return intervals

@@ -13,6 +13,7 @@ LABELS: Final[Mapping[str, tuple[str, str]]] = {
     'nll': ('NLL', 'negative log-likelihood [nats]; ln(number of words) is knowing nothing'),
     'brier': ('Brier score', 'squared distance to the right answer, 0 to 2'),
     'ece': ('ECE', 'gap between confidence and accuracy, 10 bins'),
+    'ece_if_calibrated': ('ECE by chance', 'what a calibrated head would show on as many scenes'),
     'area_risk_coverage': ('AURC', 'mean error while the least sure scenes are left out'),
     'risk': ('cost', "mean cost of what was published, by the profile's costs"),
     'unsafe': ('unsafe', 'published words that are worse than the fallback'),
@@ -60,7 +61,7 @@ def _text_lines(evaluation: Evaluation) -> Iterator[str]:
     if strangers := evaluation.strangers:
         yield ''
         yield (f'strangers: {strangers["fallback"]:.0%} of {strangers["num_texts"]} fall back, '
-               f'{strangers["unfamiliar"]:.0%} as unfamiliar; ' + ', '.join(
+               f'{strangers["unfamiliar"]:.0%} of all as unfamiliar; ' + ', '.join(
                    f'{kind} {row["fallback"]:.0%}' for kind, row in strangers['kinds'].items()))
     if timing := evaluation.timing:
         yield ', '.join(f'{name} {value:.6g}' for name, value in timing.items())
@@ -90,7 +91,7 @@ def html_report(evaluation: Evaluation, plots: Mapping[str, bytes]) -> str:
         page.table(
             ([kind, row['num_texts'], f'{row["fallback"]:.0%}', f'{row["unfamiliar"]:.0%}']
              for kind, row in (*strangers['kinds'].items(), ('all', strangers))),
-            ['kind', 'texts', 'fall back', 'of these as unfamiliar'])
+            ['kind', 'texts', 'fall back', 'as unfamiliar, of all'])
     if evaluation.timing:
         page.heading('Time and memory')
         page.table((name, f'{value:.6g}') for name, value in evaluation.timing.items())

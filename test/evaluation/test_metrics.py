@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from robot_llm.evaluation.metrics import (
-    bootstrap, brier_score, confusion, cost_matrix, expected_calibration_error,
+    bootstrap, brier_score, confusion, cost_matrix, ece_if_calibrated, expected_calibration_error,
     negative_log_likelihood, paraphrase_agreement, reliability, risk_coverage, scalar_figures,
     unsafe_matrix)
 from synthetic import make_predictions, make_rules
@@ -76,6 +76,37 @@ def test_the_least_sure_row_is_left_out_first():
     coverage, error = risk_coverage(predictions)
     assert coverage.tolist() == [0.5, 1.0]
     assert error.tolist() == [0.0, 0.5]
+
+
+def draw(random, sharpness, num_groups=1000):
+    """Return predictions that are right as often as they say, then sharpened."""
+    logits = np.repeat(random.normal(0, 2.5, (num_groups, 3)), 2, axis=0)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    chance = np.repeat(random.random(num_groups), 2)[:, None]
+    told = shares ** sharpness
+    return make_predictions(
+        told / told.sum(axis=1, keepdims=True), (shares.cumsum(axis=1) < chance).sum(axis=1),
+        groups=np.repeat(np.arange(num_groups), 2))
+
+
+@pytest.mark.parametrize(('sharpness', 'truth'), [(1.0, 0.0), (1.5, 0.065)])
+def test_the_interval_of_the_calibration_error_holds_the_true_one(sharpness, truth):
+    random = np.random.default_rng(0)
+    num_hits = 0
+    for _ in range(10):
+        predictions = draw(random, sharpness)
+        low, high = bootstrap(
+            predictions, lambda p: {'ece': expected_calibration_error(p)}, num_samples=60)['ece']
+        num_hits += low <= truth <= high
+        assert low <= expected_calibration_error(predictions) <= high
+    assert num_hits >= 8
+
+
+def test_a_calibrated_head_shows_what_chance_gives():
+    random = np.random.default_rng(1)
+    shown = [expected_calibration_error(draw(random, 1.0)) for _ in range(30)]
+    by_chance = ece_if_calibrated(draw(random, 1.0), num_samples=100)
+    assert np.mean(shown) == pytest.approx(by_chance.mean(), rel=0.2)
 
 
 def test_the_bootstrap_draws_groups_so_copies_narrow_nothing():
