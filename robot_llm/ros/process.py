@@ -17,8 +17,12 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 def profiles_for(model: Path) -> Path:
-    """Return the profiles with a fitted head for the embedded model, else the general ones."""
-    return shipped_folder('embedded' if EMBEDDED in model.name else 'profiles')
+    """
+    Return the profiles with a fitted head for the embedded model, else the general ones.
+
+    A model with random weights has the embedded one's tokenizer, and its name behind its own.
+    """
+    return shipped_folder('embedded' if model.name.startswith(EMBEDDED) else 'profiles')
 
 
 def start_node(

@@ -13,6 +13,7 @@ from robot_llm.bench.random_path import with_random_model  # noqa: E402
 from robot_llm.engine.gguf_header import read_header  # noqa: E402
 from robot_llm.engine.llama_backend import LlamaCppBackend  # noqa: E402
 from robot_llm.errors import ConfigError  # noqa: E402
+from robot_llm.ros.process import EMBEDDED, profiles_for  # noqa: E402
 from robot_llm.settings import Settings  # noqa: E402
 
 
@@ -56,3 +57,9 @@ def test_an_unknown_model_is_refused_with_those_that_exist(model_path, tmp_path)
     with pytest.raises(ConfigError, match="'7B-Q4_0' is not among 0.5B-Q4_0, 0.5B-Q8_0"):
         random_model('7B-Q4_0', model_path, tmp_path)
     assert with_random_model(Settings(), '', print) == Settings()
+
+
+def test_a_random_model_gets_the_profiles_without_a_head(tmp_path: Path) -> None:
+    # Its file name holds the tokenizer's: no head was fitted to it all the same.
+    assert profiles_for(tmp_path / f'{EMBEDDED}.gguf').name == 'embedded'
+    assert profiles_for(tmp_path / f'random-0.5B-Q4_0-{EMBEDDED}.gguf').name == 'profiles'
