@@ -27,8 +27,14 @@ from robot_llm.record_file import read_records
 
 
 def fit(options: argparse.Namespace) -> int:
-    """Fit a head to the fit split and save it."""
+    """
+    Fit a head to the fit split and save it.
+
+    :raises ConfigError: with every problem of profile and scenes, or if the profile has a head
+        already and no other file is named
+    """
     place = Workplace(options)
+    path = options.output or place.new_head_path()
     with place.open_engine() as engine:
         info = engine.info
         data = place.evidence(engine, place.scenes.scenes('fit'), place.fit_goals())
@@ -41,7 +47,6 @@ def fit(options: argparse.Namespace) -> int:
         versions={'python': platform.python_version(), 'numpy': np.__version__,
                   'scikit-learn': version('scikit-learn')},
         figures=fitted.figures)
-    path = options.output or config_folder() / 'heads' / f'{place.profile.name}.npz'
     save_head(path, fitted.head, origin)
     if options.json:
         print(json.dumps({'file': str(path), 'num_bytes': fitted.head.num_bytes,
@@ -50,7 +55,7 @@ def fit(options: argparse.Namespace) -> int:
     for line in _fit_lines(fitted.figures):
         print(line)
     print(f'{path}: {path.stat().st_size} bytes. In the profile:\n'
-          f'decision:\n  method: head\n  head: heads/{path.name}')
+          f'decision:\n  method: head\n  head: {place.head_name(path)}')
     return 0
 
 
@@ -134,14 +139,15 @@ def label(options: argparse.Namespace) -> int:
     if target.exists():
         labelled = load_scenes(target, place.profile.words)
         known += [text for group in labelled.groups for text in group.texts]
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(
-            f'profile: {place.profile.name}\nguideline: |\n'
-            + ''.join(f'  {line}\n' for line in place.scenes.guideline.splitlines())
-            + 'groups:\n', encoding='utf-8')
 
     def keep(group: SceneGroup) -> None:
+        # With the first label: a file without any group is none.
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(
+                f'profile: {place.profile.name}\nguideline: |\n'
+                + ''.join(f'  {line}\n' for line in place.scenes.guideline.splitlines())
+                + 'groups:\n', encoding='utf-8')
         append_group(target, group)
 
     found = candidates(read_records(options.records), place.profile.words, known)

@@ -28,8 +28,8 @@ def parser() -> argparse.ArgumentParser:
 
     fit = _add(commands_of, 'fit', 'a decision head to the fit split', commands.fit)
     fit.add_argument('--output', type=Path, metavar='FILE',
-                     help="head file; default: the package's heads/PROFILE.npz")
-
+                     help='head file, replaced if it is there; default: where the profile looks '
+                          'for its head, if there is none yet')
     fit.add_argument('--strangers', type=Path, metavar='FILE',
                      help="texts that are no scenes; default: the package's scenes/strangers.yaml")
 

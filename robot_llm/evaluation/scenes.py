@@ -96,6 +96,31 @@ def load_scenes(path: Path, words: Sequence[str]) -> SceneSet:
     return SceneSet(top['profile'].value, top['guideline'].value, groups)
 
 
+def merge_scenes(sets: Sequence[SceneSet]) -> SceneSet:
+    """
+    Return all groups of one profile's scene files.
+
+    :raises ConfigError: with each name and each text that stands in two groups; a text in two may
+        be on both sides of the split
+    """
+    groups = tuple(group for scenes in sets for group in scenes.groups)
+    names: set[str] = set()
+    name_of: dict[str, str] = {}
+    problems = []
+    for group in groups:
+        if group.name in names:
+            problems.append(f'group {group.name} stands in two scene files; rename one')
+        names.add(group.name)
+        for text in group.texts:
+            key = ' '.join(text.casefold().split())
+            if (first := name_of.setdefault(key, group.name)) != group.name:
+                problems.append(f'{text!r} stands in the groups {first} and {group.name}; a text '
+                                'may stand once, on one side of the split')
+    if problems:
+        raise ConfigError(*problems)
+    return SceneSet(sets[0].profile, sets[0].guideline, groups)
+
+
 class _Problems:
     """Reads nodes, and notes what is wrong with the line it stands on."""
 

@@ -15,7 +15,7 @@ from robot_llm.errors import ConfigError
 from robot_llm.evaluation.dataset import (
     Dataset, EvidenceCache, extract, FIT_GOALS, Progress)
 from robot_llm.evaluation.engine import EvaluationEngine
-from robot_llm.evaluation.scenes import LabelledScene, load_scenes, SceneSet
+from robot_llm.evaluation.scenes import LabelledScene, load_scenes, merge_scenes, SceneSet
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import load_profiles
 
@@ -76,11 +76,7 @@ class Workplace:
         for path, found in zip(files, sets):
             if found.profile != name:
                 raise ConfigError(f'{path} is for the profile {found.profile}, not {name}')
-        merged = SceneSet(name, sets[0].guideline, tuple(g for s in sets for g in s.groups))
-        names = [group.name for group in merged.groups]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f'groups {", ".join(twice)} stand in two scene files; rename one')
-        return merged
+        return merge_scenes(sets)
 
     @property
     def model(self) -> Path:
@@ -122,6 +118,28 @@ class Workplace:
             raise ConfigError(
                 f'profile {self.profile.name} has no head; fit one, and set decision.method')
         return head, load_head(Path(self.profile.decision.head))[1]
+
+    def new_head_path(self) -> Path:
+        """
+        Return where the profile will find its head: by its own key, else in its folder's heads/.
+
+        :raises ConfigError: if a head is there already
+        """
+        name = self.profile.decision.head or f'heads/{self.profile.name}.npz'
+        folder: Path = self.options.profiles
+        for place in (folder, folder.parent):
+            if (path := place / Path(name).expanduser()).exists():
+                raise ConfigError(
+                    f'{path} is there already; give --output {path} to replace it, or copy the '
+                    'folder of profiles and give --profiles COPY')
+        return folder / Path(name).expanduser()
+
+    def head_name(self, path: Path) -> str:
+        """Return what `decision.head` has to say for a head file; absolute where it must be."""
+        for place in (self.options.profiles.resolve(), self.options.profiles.resolve().parent):
+            if path.resolve().is_relative_to(place):
+                return path.resolve().relative_to(place).as_posix()
+        return str(path.resolve())
 
     def evidence(
         self, engine: EvaluationEngine, scenes: Iterable[LabelledScene], goals: Sequence[str],

@@ -7,12 +7,14 @@ import pytest
 from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.evaluation.engine import EvaluationEngine
 from robot_llm.evaluation.main import main
+from robot_llm.profile_file import load_profiles
 from robot_llm.record_file import RecordFile
 from robot_llm.settings import Settings
 import yaml
 
 pytest.importorskip('sklearn')
 
+CONFIG = Path(__file__).parents[2] / 'config'
 WORDS = ('stop', 'slow', 'continue')
 # The scripted hidden state counts letters: these differ in them.
 LETTERS = {'stop': 'aq', 'slow': 'cs', 'continue': 'ew'}
@@ -98,6 +100,41 @@ def test_fit_threshold_and_evaluate_work_together(place, capsys):
         'reliability.png', 'confusion.png', 'risk_coverage.png', 'learning_curve.png'}
 
 
+def test_fit_writes_where_the_profile_looks_and_over_no_head(place, capsys):
+    assert run(place, 'fit') == 0
+    out = capsys.readouterr().out
+    assert '  head: heads/drive.npz' in out
+    head = place / 'profiles' / 'heads' / 'drive.npz'
+    assert str(head) in out
+    path = place / 'profiles' / 'drive.yaml'
+    path.write_text(path.read_text().replace(
+        '  fallback: stop\n',
+        '  fallback: stop\n  method: head\n  head: heads/drive.npz\n'))
+    assert load_profiles(place / 'profiles')['drive'].decision.head == str(head)
+    before = head.stat().st_mtime_ns
+    assert run(place, 'fit') == 1
+    assert f'{head} is there already; give --output {head} to replace' in capsys.readouterr().err
+    assert head.stat().st_mtime_ns == before
+    assert run(place, 'fit', '--output', str(head)) == 0
+    assert head.stat().st_mtime_ns > before
+
+
+def test_the_shipped_head_is_not_written_over(place, capsys):
+    before = (CONFIG / 'heads' / 'drive.npz').stat().st_mtime_ns
+    assert main(['fit', '--profiles', str(CONFIG / 'embedded'), '--scenes',
+                 str(place / 'scenes.yaml'), '--quiet', '--model', 'none.gguf']) == 1
+    assert 'drive.npz is there already' in capsys.readouterr().err
+    assert (CONFIG / 'heads' / 'drive.npz').stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(('file', 'name'), [
+    ('profiles/x.npz', 'x.npz'), ('heads/x.npz', 'heads/x.npz'), ('../x.npz', '{}')])
+def test_the_printed_lines_find_the_head(place, capsys, file, name):
+    path = (place / file).resolve()
+    assert run(place, 'fit', '--output', str(path)) == 0
+    assert f'  head: {name.format(path)}\n' in capsys.readouterr().out
+
+
 def test_words_alone_need_no_head(place, capsys):
     assert run(place, 'evaluate', '--order-scenes', '0', '--no-timing') == 0
     table = capsys.readouterr().out
@@ -130,6 +167,27 @@ def test_problems_are_told_without_a_traceback(place, capsys):
 def test_a_level_that_is_no_share_is_refused(place, share):
     with pytest.raises(SystemExit):
         run(place, 'threshold', '--max-unsafe', share)
+
+
+def test_a_text_in_two_scene_files_is_refused(place, capsys):
+    (place / 'more.yaml').write_text(yaml.safe_dump({
+        'profile': 'drive', 'guideline': 'g',
+        'groups': [{'name': 'other', 'label': 'stop', 'texts': ['  AAAAAAAAA 3 ']}]}))
+    assert main(['fit', '--profiles', str(place / 'profiles'), '--quiet', '--scenes',
+                 str(place / 'scenes.yaml'), str(place / 'more.yaml')]) == 1
+    assert 'stands in the groups stop-3 and other' in capsys.readouterr().err
+
+
+def test_a_label_file_that_was_left_at_once_may_be_gone_on_with(place, capsys, monkeypatch):
+    records = RecordFile(place / 'records.jsonl', max_bytes=10_000, num_old=1)
+    records.append({'scene': 'new', 'words': list(WORDS), 'probabilities': [0.4, 0.3, 0.3],
+                    'word': 'stop'})
+    given = iter(['q', '1', ''])
+    monkeypatch.setattr('builtins.input', lambda prompt: next(given))
+    for _ in range(2):
+        assert run(place, 'label', str(place / 'records.jsonl'), '--output',
+                   str(place / 'mine.yaml')) == 0
+    assert len(yaml.safe_load((place / 'mine.yaml').read_text())['groups']) == 1
 
 
 def test_label_turns_records_into_scenes(place, capsys, monkeypatch):

@@ -1,10 +1,11 @@
 """A scene file is read, checked line by line, and split for ever."""
 
 from pathlib import Path
+import re
 
 import pytest
 from robot_llm.errors import ConfigError
-from robot_llm.evaluation.scenes import load_scenes, SceneGroup, SPLITS
+from robot_llm.evaluation.scenes import load_scenes, merge_scenes, SceneGroup, SPLITS
 from synthetic import WORDS
 
 CONFIG = Path(__file__).parents[2] / 'config'
@@ -96,6 +97,15 @@ def test_the_shipped_scenes_are_many_and_balanced(shipped):
     for word in WORDS:
         assert sum(scene.label == word for scene in scenes) >= 120
     assert len({scene.text.casefold() for scene in scenes}) == len(scenes)
+
+
+def test_no_shipped_text_stands_on_two_sides_of_the_split(shipped):
+    # In other punctuation neither.
+    split_of = {}
+    for group in merge_scenes(shipped).groups:
+        for text in group.texts:
+            plain = ' '.join(re.findall(r'[a-z0-9]+', text.casefold()))
+            assert split_of.setdefault(plain, group.split) == group.split, text
 
 
 def test_the_shipped_groups_are_paraphrases_and_fill_every_side(shipped):
