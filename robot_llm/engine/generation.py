@@ -10,6 +10,7 @@ from robot_llm.core.timing import Stage
 from robot_llm.engine.answer import Answer
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.constraint import WordTokens
+from robot_llm.engine.finite import finite
 from robot_llm.engine.prompt_tokens import tokenize_segments
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scoring import score_words
@@ -38,8 +39,7 @@ class Generation:
     ) -> None:
         self._runtime, self._backend = runtime, runtime.backend
         self._gathers_all = gathers_all
-        self._request = request
-        self._clock = clock
+        self._request, self._clock = request, clock
         self._counts = request.counts
 
     def run(self) -> Iterator[Event]:
@@ -126,7 +126,7 @@ class Generation:
             is_read = self._needs_words and position + len(chunk) == len(self._prompt)
             runtime.prefill(chunk, probe=probe if is_inside else None, num_rows=int(is_read))
             if is_inside:
-                self._hidden = self._backend.hidden_state()
+                self._hidden = finite(self._backend.hidden_state())
                 runtime.probed = (self._prompt[:self._probe + 1], self._hidden)
             counts.num_decode_calls += 1
             counts.num_prefill_chunks += 1

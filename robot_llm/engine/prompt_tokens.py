@@ -9,7 +9,9 @@ from robot_llm.core.prompt import (
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.constraint import compile_grammars, DecisionSet, DetailConstraint
 from robot_llm.engine.head_file import open_head
-from robot_llm.profile import ResponseProfile
+from robot_llm.errors import ConfigError
+from robot_llm.profile import merge_sampling, ResponseProfile
+from robot_llm.settings import SamplingParams
 
 
 def tokenize_segments(backend: Backend, segments: Iterable[Segment]) -> list[int]:
@@ -69,20 +71,32 @@ class CompiledProfile:
 
 def compile_profile(
     backend: Backend, renderer: PromptRenderer, profile: ResponseProfile,
+    sampling: SamplingParams,
 ) -> CompiledProfile:
     """
     Check and tokenise what is fixed in a profile.
 
-    :raises ConfigError: if its words, its schema or its head do not work with this model
+    :param sampling: of the node, which the profile may override
+    :raises ConfigError: if its words, its schema or its head do not work with this model, or its
+        own part of the prompt leaves no room for a goal
     """
     prefix = static_prefix(
         renderer, system_prompt=profile.static_prompt, scene_header=profile.scene_header)
+    static_ids = tuple(tokenize_segments(backend, prefix))
+    max_tokens = merge_sampling(sampling, profile).max_tokens
+    if len(static_ids) + max_tokens >= backend.n_ctx:
+        name = 'detail.max_tokens' if profile.detail.max_tokens else 'sampling.max_tokens'
+        raise ConfigError(
+            f'profile {profile.name}: every prompt begins with its {len(static_ids)} tokens, and '
+            f'with {name}={max_tokens} for the answer no goal fits into '
+            f'model.n_ctx={backend.n_ctx}; shorten its system_prompt, lower {name} or raise '
+            'model.n_ctx')
     grammars = compile_grammars(profile)
     # Started here, so that neither its time nor its error comes with the first goal.
     started = {grammar: DetailConstraint(backend, grammar) for grammar in set(grammars.values())}
     return CompiledProfile(
         profile=profile,
-        static_ids=tuple(tokenize_segments(backend, prefix)),
+        static_ids=static_ids,
         decision_set=DecisionSet(backend, profile.words),
         constraints={word: started[grammar] for word, grammar in grammars.items()},
         head=open_head(profile, backend.info))

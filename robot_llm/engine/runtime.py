@@ -76,7 +76,7 @@ class Runtime:
             info.chat_template, bos_token=info.bos_text, eos_token=info.eos_text,
             nonce=secrets.token_hex(8), now=today)
         self._should_stop = should_stop
-        self._speculation = settings.speculation
+        self._speculation, self._sampling = settings.speculation, settings.sampling
         self.decode_cost = self.chunks.decode_cost
         self.bias: dict[str, NDArray[np.float64]] = {}
         """By profile with contextual calibration; see ``measure_bias``."""
@@ -90,7 +90,7 @@ class Runtime:
         self._open(self._compile(profiles))
 
     def _compile(self, profiles: Mapping[str, ResponseProfile]) -> dict[str, CompiledProfile]:
-        return {name: compile_profile(self.backend, self.renderer, profile)
+        return {name: compile_profile(self.backend, self.renderer, profile, self._sampling)
                 for name, profile in profiles.items()}
 
     def _open(self, profiles: dict[str, CompiledProfile]) -> None:

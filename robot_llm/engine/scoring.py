@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from robot_llm.core.decision import log_softmax_at
 from robot_llm.engine.backend import Backend
 from robot_llm.engine.constraint import DecisionSet
+from robot_llm.engine.finite import finite
 from robot_llm.engine.kv_cache import WORKING
 
 
@@ -33,9 +34,10 @@ def score_words(
     :param check_stop: called before each decode; what it raises ends the scoring
     :returns: log-probabilities, shape (num_words,), and the number of decode calls
     :raises DecodeAborted: if the abort flag ended a branch
+    :raises DecodeError: if a row holds a number that is none
     """
     first_ids = [word.token_ids[0] for word in decision_set.words]
-    log_probs = log_softmax_at(backend.logits(), first_ids)
+    log_probs = log_softmax_at(finite(backend.logits()), first_ids)
     num_calls = 0
     for group in decision_set.shared:
         words = [decision_set.words[index] for index in group]
@@ -57,7 +59,7 @@ def score_words(
                 backend.truncate(seq_id, 0)
         rest = np.array([
             sum(float(log_softmax_at(row, [token_id])[0])
-                for row, token_id in zip(branch, sequence[1:]))
+                for row, token_id in zip(finite(branch), sequence[1:]))
             for branch, sequence in zip(rows, sequences)])
         log_probs[group] += rest - np.logaddexp.reduce(rest)
     return log_probs, num_calls

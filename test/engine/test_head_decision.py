@@ -10,9 +10,10 @@ from robot_llm.core.decision import DecisionSource
 from robot_llm.core.event import Decided
 from robot_llm.core.head import DecisionHead, Familiarity
 from robot_llm.core.request import FinishReason, RequestEvent, RequestStatus
-from robot_llm.engine.generation import Generation
+from robot_llm.engine.generation import Generation, run_to_end
 from robot_llm.engine.head_file import HeadOrigin, prompt_hash, save_head
 from robot_llm.engine.scripted import N_EMBD, ScriptedBackend
+from robot_llm.errors import DecodeError
 from robot_llm.settings import Settings
 
 MANY = tuple(f'w{number:02}' for number in range(64))
@@ -189,6 +190,22 @@ def test_a_second_goal_in_the_same_scene_evaluates_the_goal_alone(tmp_path):
         generate(runtime, request)
         cached.append(request.counts.num_cached_tokens)
     assert cached[1] >= cached[0] + len('A dog.')
+
+
+@pytest.mark.parametrize('broken', [np.nan, np.inf])
+def test_a_hidden_state_without_numbers_decides_nothing(tmp_path, monkeypatch, broken):
+    runtime, profile = runtime_with(tmp_path, biased_head(('stop', 'go'), 'go'))
+    state = runtime.backend.hidden_state()
+    monkeypatch.setattr(
+        runtime.backend, 'hidden_state', lambda: np.append(state[1:], np.float32(broken)))
+    request, events = make_request(profile, scene='x'), []
+    request.apply(RequestEvent.SLOT_GRANTED)
+    failure = run_to_end(Generation(runtime, request, time.monotonic), request, events.append)
+    assert isinstance(failure, DecodeError) and request.error is failure
+    assert request.finish_reason is FinishReason.ERROR
+    assert not [event for event in events if isinstance(event, Decided)]
+    assert request.latch.standing is None
+    assert runtime.probed[0] == ()
 
 
 def test_a_stranger_falls_back_and_the_detail_follows_the_fallback(tmp_path):
