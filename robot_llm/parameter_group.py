@@ -55,7 +55,7 @@ class EngineSettings(Group):
     # llama.cpp computes n_ubatch tokens at once: a longer chunk gains nothing, and what an abort
     # throws away is the ubatch that was being computed. Below it, the chunk follows max_stall_s.
     chunk_tokens: Annotated[int, Field(ge=0, le=65_536, description=(
-        'Largest prefill chunk, at most model.n_batch; 0 takes model.n_ubatch [tokens].'))] = 0
+        'Largest prefill chunk, at most model.n_batch; 0 lets the engine choose [tokens].'))] = 0
     # One step of a controller that runs at 30 Hz.
     max_stall_s: Annotated[float, Field(
         ge=0.001, le=10.0, json_schema_extra={'is_live': True}, description=(

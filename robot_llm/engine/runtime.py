@@ -66,7 +66,7 @@ class Runtime:
     ) -> None:
         self.backend = backend
         self.chunks = ChunkSizer(
-            largest=min(settings.engine.chunk_tokens or settings.model.n_ubatch, backend.n_batch),
+            min(settings.model.n_ubatch, backend.n_batch), settings.engine.chunk_tokens,
             is_abortable=backend.aborts_inside, max_stall_s=settings.engine.max_stall_s)
         self.peaks = peaks or Peaks()
         self._clock, self._say = clock, say

@@ -4,12 +4,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 import pytest
 from robot_llm.core.chunking import (
-    ABORTABLE, ChunkSizer, DOUBT, LOSS_S, STEP, TILE, TOKEN_SHARE)
+    ABORTABLE, ChunkSizer, DOUBT, LOSS_S, STEP, TILE, TOKEN_SHARE,
+    WIDEST)
 from robot_llm.core.decode_cost import NUM_NEEDED
 
 
-def sizer(largest=512, is_abortable=False):
-    return ChunkSizer(largest=largest, is_abortable=is_abortable, max_stall_s=0.03)
+def sizer(n_ubatch=512, chunk_tokens=0, is_abortable=False):
+    return ChunkSizer(n_ubatch, chunk_tokens, is_abortable=is_abortable, max_stall_s=0.03)
 
 
 def run(chunks, num_tokens, seconds):
@@ -25,7 +26,7 @@ def run(chunks, num_tokens, seconds):
 
 def test_nothing_measured_is_the_smallest_chunk():
     assert sizer().size == STEP
-    assert sizer(largest=5).size == 5
+    assert sizer(n_ubatch=5).size == 5
 
 
 def warm(seconds, **options):
@@ -156,7 +157,7 @@ def test_the_bound_may_change_between_two_chunks():
 
 
 def test_where_a_chunk_can_be_aborted_it_is_large_in_whole_tiles():
-    chunks = sizer(is_abortable=True)
+    chunks = sizer(chunk_tokens=512, is_abortable=True)
     assert chunks.size == ABORTABLE
     run(chunks, 2000, lambda n: n * 0.015)
     assert chunks.size == LOSS_S / 0.015 // TILE * TILE == 256
@@ -168,8 +169,16 @@ def test_where_a_chunk_can_be_aborted_it_is_large_in_whole_tiles():
     assert chunks.size == 512
 
 
+def test_where_a_chunk_can_be_aborted_it_is_no_wider_than_pays_unless_the_user_says_so():
+    for chunk_tokens, size in ((0, WIDEST), (100, 100), (300, 300)):
+        chunks = sizer(chunk_tokens=chunk_tokens, is_abortable=True)
+        run(chunks, 2000, lambda n: n * 0.0001)
+        assert chunks.size == size
+    assert sizer(n_ubatch=32, is_abortable=True).size == 32
+
+
 def test_chunks_that_were_thrown_away_become_shorter_until_one_comes_through():
-    chunks = sizer(is_abortable=True)
+    chunks = sizer(chunk_tokens=512, is_abortable=True)
     run(chunks, 2000, lambda n: n * 0.005)
     sizes = [chunks.size]
     for _ in range(6):
