@@ -10,9 +10,9 @@ from robot_llm.errors import ConfigError
 from robot_llm.parameter_doc import markdown_table, yaml_text
 from robot_llm.parameter_group import (
     AdmissionSettings, CacheSettings, ClientSettings, DeviceSettings, EngineSettings, Group,
-    HistorySettings, Limits, ModelSettings, PreemptSettings, ProfileSettings, RecordSettings,
-    SamplingParams, SceneSettings, StatusSettings, TopicSettings,
-)
+    Limits, ModelSettings, PreemptSettings, ProfileSettings, SamplingParams, SceneSettings)
+from robot_llm.parameter_output import (
+    HistorySettings, RecordSettings, StatusSettings, TopicSettings)
 from robot_llm.parameter_spec import convert_flat, nest, ParameterSpec, specs_from_model
 from robot_llm.parameter_speculation import SpeculationSettings
 from typing_extensions import Self
