@@ -28,7 +28,7 @@ class OpenedTopics(dict[str, QoSProfile]):
     def create_service(self, *_arguments: Any) -> None:
         """Open a service as rclpy's default has it."""
 
-    def create_timer(self, *_arguments: Any) -> None:
+    def create_timer(self, *_arguments: Any, **_keywords: Any) -> None:
         """Run nothing."""
 
 
