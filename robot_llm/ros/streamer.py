@@ -61,7 +61,7 @@ class Streamer:
         self._clock = clock
         self._inbox: SimpleQueue[Event | Callback | None] = SimpleQueue()
         self._sessions: dict[Request, Session] = {}
-        self._timers: list[tuple[float, int, Callback]] = []
+        self._timers: list[tuple[float, int, Callback, Session | None]] = []
         self._timer_ids = count()
         self._thread = Thread(target=self._run, name='robot_llm_streamer', daemon=True)
 
@@ -127,13 +127,21 @@ class Streamer:
     def _timeout_s(self) -> float | None:
         return max(self._timers[0][0] - self._clock(), 0.0) if self._timers else None
 
-    def _add_timer(self, when_s: float, callback: Callback) -> None:
+    def _add_timer(
+        self, when_s: float, callback: Callback, session: Session | None = None,
+    ) -> None:
+        """Set a timer; one of a session goes with it."""
         if when_s < math.inf:
-            heapq.heappush(self._timers, (when_s, next(self._timer_ids), callback))
+            heapq.heappush(self._timers, (when_s, next(self._timer_ids), callback, session))
+
+    def _drop_timers(self, session: Session) -> None:
+        """Forget the deadlines of a goal that has ended; each would hold its texts until then."""
+        self._timers = [timer for timer in self._timers if timer[3] is not session]
+        heapq.heapify(self._timers)
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self._clock():
-            _, _, callback = heapq.heappop(self._timers)
+            _, _, callback, _ = heapq.heappop(self._timers)
             try:
                 callback()
             except Exception as error:  # noqa: B902  one goal's deadline, not the others'
@@ -142,10 +150,11 @@ class Streamer:
     def _register(self, session: Session) -> None:
         request = session.request
         self._sessions[request] = session
-        self._add_timer(session.decision_deadline_s, lambda: self._miss_decision(session))
+        self._add_timer(
+            session.decision_deadline_s, lambda: self._miss_decision(session), session)
         self._add_timer(
             request.total_deadline_s,
-            lambda: self._stop_request(request, FinishReason.DEADLINE))
+            lambda: self._stop_request(request, FinishReason.DEADLINE), session)
 
     def _bind_scene(self, request: Request, epoch: int) -> None:
         session = self._sessions.get(request)
@@ -182,9 +191,10 @@ class Streamer:
             case Restarted():
                 self._publish(session, session.restart(event))
                 self._add_timer(
-                    session.decision_deadline_s, lambda: self._miss_decision(session))
+                    session.decision_deadline_s, lambda: self._miss_decision(session), session)
             case Finished(request):
                 del self._sessions[request]
+                self._drop_timers(session)
                 try:
                     self._publish(session, session.finish())
                 finally:

@@ -58,3 +58,26 @@ def test_a_decision_of_the_older_scene_is_never_published_as_the_newer_ones() ->
     said = [(output.decision.word, output.scene_epoch)
             for output in sink.outputs if output.decision is not None]
     assert said == [('continue', 1), ('stop', 1), ('slow', 2)]
+
+
+def test_a_goal_that_has_ended_leaves_no_timer() -> None:
+    """Each of its deadlines held prompt, scene and answer until it had passed."""
+    streamer = Streamer(Collector(), lambda request, reason: None, time.monotonic)
+    profile, far_s, requests = make_profile('text', text=True), time.monotonic() + 3600.0, []
+    for number in range(20):
+        requests.append(request := make_request(profile))
+        request.decision_timeout_s = 3600.0
+        request.decision_deadline_s = request.total_deadline_s = far_s
+        streamer.register(request)
+        if number % 2:
+            assert request.ask_restart(Scene(2, 'new'), 1, time.monotonic())
+            assert request.take_restart(time.monotonic())
+            streamer.put(Restarted.of(request))
+    for request in requests[1:]:
+        request.finish(FinishReason.STOP)
+        streamer.put(Finished(request))
+    streamer.call_at(far_s, lambda: None)
+    streamer.open()
+    assert streamer.close()
+    # The decision and the end of the one that goes on, and the timer that is no goal's.
+    assert len(streamer._timers) == 3
