@@ -1,6 +1,7 @@
 """Publishers of tokens and decisions, sequence numbers, replay service."""
 
 from threading import Lock
+import time
 from typing import Any, Final
 
 from rclpy.duration import Duration
@@ -20,7 +21,7 @@ other every one has its decision, and those that fell last are the ones that mus
 """
 
 ACK_TIMEOUT_S: Final = 0.2
-"""How long the last tokens may take to reach their subscribers; one that is dead never says so."""
+"""How long the last messages may take to their subscribers; one that is dead never says so."""
 
 
 class TokenStream:
@@ -83,8 +84,12 @@ class TokenStream:
         return response
 
     def close(self) -> None:
-        """Destroy publishers and service, after the last END has been acknowledged."""
-        self._tokens.wait_for_all_acked(Duration(seconds=ACK_TIMEOUT_S))
+        """Destroy publishers and service, after the last messages have been acknowledged."""
+        give_up_s = time.monotonic() + ACK_TIMEOUT_S
+        # A lost message is repeated only while its publisher lives; a fallback matters most.
+        for publisher in (self._decisions, self._tokens):
+            rest_s = max(give_up_s - time.monotonic(), 0.0)  # below 0 it would wait for ever
+            publisher.wait_for_all_acked(Duration(seconds=rest_s))
         self._node.destroy_service(self._replay)
         self._node.destroy_publisher(self._decisions)
         self._node.destroy_publisher(self._tokens)
