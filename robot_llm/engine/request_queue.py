@@ -7,11 +7,8 @@ from robot_llm.core.event import Event, Finished, Restarted, Stopping
 from robot_llm.core.request import FinishReason, Request, RequestEvent, Scene
 from robot_llm.core.scheduler import PreemptPolicy, Scheduler
 from robot_llm.engine.backend import AbortFlag
-from robot_llm.engine.runtime import Runtime
+from robot_llm.engine.command_queue import CLOSED, Command, CommandQueue
 from robot_llm.errors import DecodeError, EngineError, NotActiveError, RobotLlmError
-
-Command = Callable[[Runtime], None]
-"""Something the worker does to the runtime between two requests; must not raise."""
 
 
 class RequestQueue:
@@ -33,8 +30,9 @@ class RequestQueue:
         self._clock = clock
         self._scheduler = Scheduler(policy, max_queue)
         self._abort: AbortFlag | None = None
-        self._commands: list[Command] = []
         self.changed = Condition()
+        self.commands = CommandQueue(self.changed)
+        """What ``call`` left for the worker, which takes and ends it."""
         self.is_closing = False
         self.is_abandoned = False
         self.failure: RobotLlmError | None = None
@@ -58,8 +56,8 @@ class RequestQueue:
 
     @property
     def is_running(self) -> bool:
-        """A request has the engine."""
-        return self._scheduler.running is not None
+        """A request or a command has the engine."""
+        return self._scheduler.running is not None or self.commands.is_running
 
     def set_policy(self, policy: PreemptPolicy, max_queue: int) -> None:
         """Let what follows go by another policy; what waits now goes on waiting."""
@@ -104,8 +102,7 @@ class RequestQueue:
         """Let the worker run a command between two requests; raises as ``submit`` does."""
         with self.changed:
             self._check_usable()
-            self._commands.append(command)
-            self.changed.notify_all()
+            self.commands.add(command)
 
     def stop(
         self, request: Request, reason: FinishReason, *, error: RobotLlmError | None = None,
@@ -152,24 +149,32 @@ class RequestQueue:
                 self._emit(Restarted.of(request))
             return True
 
-    def fail(self, error: Exception) -> None:
-        """Note that the engine is unusable, and end what waits for it."""
+    def fail(self, error: BaseException) -> RobotLlmError:
+        """
+        Note that the engine is unusable, and end what waits for it.
+
+        :returns: the failure; the first one stands
+        """
         failure = error if isinstance(error, RobotLlmError) else EngineError(
             f'{type(error).__name__}: {error}')
         failure.__cause__ = error if failure is not error else error.__cause__
         with self.changed:
-            self.failure = failure
-            for request in self._scheduler.requests:
-                if request is not self._scheduler.running:
-                    self._stop(request, FinishReason.ERROR, failure)
-            self.changed.notify_all()
+            if self.failure is None:
+                self.failure = failure
+                for request in self._scheduler.requests:
+                    if request is not self._scheduler.running:
+                        self._stop(request, FinishReason.ERROR, failure)
+                self.commands.refuse(failure)
+                self.changed.notify_all()
+            return self.failure
 
     def abandon(self) -> None:
-        """End the request of a worker that hangs; what it reports later is dropped."""
+        """End what a worker that hangs is at; what it reports later is dropped."""
         with self.changed:
             if self.is_abandoned:
                 return
             self.is_abandoned = True
+            self.commands.end(self.failure or NotActiveError(CLOSED))
             if (request := self._scheduler.running) is not None:
                 self._finish(request)
 
@@ -179,16 +184,10 @@ class RequestQueue:
             self.is_closing = True
             for request in self._scheduler.requests:
                 self._stop(request, FinishReason.SHUTDOWN, None)
+            self.commands.refuse(NotActiveError(CLOSED))
             self.changed.notify_all()
 
     # Only the worker's thread calls these.
-
-    def take_commands(self) -> list[Command]:
-        """Return the commands that have come, in order; nothing aborts their decodes."""
-        with self.changed:
-            self._clear_abort()  # it may be set still: the last request was stopped
-            commands, self._commands = self._commands, []
-            return commands
 
     def take(self, timeout_s: float) -> Request | None:
         """
@@ -198,16 +197,15 @@ class RequestQueue:
         """
         with self.changed:
             if (request := self._start_next()) is None and not (
-                    self.must_leave or self._commands):
+                    self.must_leave or self.commands.is_waiting):
                 self.changed.wait(timeout_s)
                 request = self._start_next()
             return request
 
     def _start_next(self) -> Request | None:
-        if self.must_leave or self._commands or (request := self._scheduler.start_next()) is None:
+        if self.must_leave or self.commands.is_waiting:
             return None
-        self._clear_abort()
-        return request
+        return self._scheduler.start_next()
 
     def _clear_abort(self) -> None:
         assert self._abort is not None, 'nothing runs before the engine is open'
@@ -240,6 +238,7 @@ class RequestQueue:
         request.stop_clock.idle_s = self._clock()
         with self.changed:
             self._scheduler.release(request)
+            self._clear_abort()  # whatever is evaluated next, nobody has asked to stop it
             if not self.is_abandoned:
                 self._finish(request)
 

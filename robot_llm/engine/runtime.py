@@ -22,14 +22,6 @@ from robot_llm.profile import ResponseProfile
 from robot_llm.settings import Settings
 
 
-def _nothing() -> None:
-    return
-
-
-def _unheard(_sentence: str) -> None:
-    return
-
-
 class Runtime:
     """
     A backend made ready for requests: everything a first goal would otherwise pay for is done.
@@ -59,8 +51,8 @@ class Runtime:
         today: datetime.datetime,
         should_stop: Callable[[], bool] = lambda: False,
         folder: CacheFolder | None = None,
-        say: Callable[[str], None] = _unheard,
-        warn: Callable[[str], None] = _unheard,
+        say: Callable[[str], None] = lambda _sentence: None,
+        warn: Callable[[str], None] = lambda _sentence: None,
         peaks: Peaks | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,7 +74,7 @@ class Runtime:
         """By profile with contextual calibration; see ``measure_bias``."""
         self.speculators: dict[str, Speculator] = {}
         """By profile; each learns from one answer to the next."""
-        self.on_progress: Callable[[], None] = _nothing
+        self.on_progress: Callable[[], None] = lambda: None
         """Called after every decode, the sign that the engine lives."""
         self.profiles: dict[str, CompiledProfile] = {}
         self.probed: tuple[Sequence[int], NDArray[np.float32]] = ((), np.empty(0, np.float32))
@@ -121,21 +113,26 @@ class Runtime:
             for name, profile in profiles.items()
             if profile.profile.decision.calibration == 'contextual'}
 
-    def reload(self, profiles: Mapping[str, ResponseProfile]) -> None:
+    def reload(self, profiles: Mapping[str, ResponseProfile]) -> RobotLlmError | None:
         """
         Serve other profiles from now on, or the old ones still if anything is wrong.
 
         The context is made anew: the prefixes to pin decide how large it has to be.
 
-        :raises ConfigError: if a profile does not work with this model; nothing has changed
-        :raises EngineError: if the new context does not fit; the old one is back
+        :returns: why the old ones are served still; None if the new ones are
+        :raises RobotLlmError: if the old ones do not fit any more either; nothing is served then
         """
-        compiled, old = self._compile(profiles), self.profiles
+        old = self.profiles
+        try:
+            compiled = self._compile(profiles)
+        except RobotLlmError as error:
+            return error
         try:
             self._open(compiled)
-        except RobotLlmError:
+        except RobotLlmError as error:
             self._open(old)
-            raise
+            return error
+        return None
 
     def compiled(self, profile: ResponseProfile) -> CompiledProfile:
         """

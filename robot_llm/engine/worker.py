@@ -7,11 +7,12 @@ from typing import Final
 from robot_llm.core.event import Alive, Event
 from robot_llm.core.request import Request
 from robot_llm.core.scheduler import PreemptPolicy
+from robot_llm.engine.command_queue import CLOSED, Command
 from robot_llm.engine.generation import Clock, Generation, run_to_end
 from robot_llm.engine.pulse import Pulse
 from robot_llm.engine.request_queue import RequestQueue
 from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import EngineHungError, ModelLoadError
+from robot_llm.errors import EngineHungError, ModelLoadError, NotActiveError, RobotLlmError
 from robot_llm.thread_name import show_thread_name
 
 CLOSE_TIMEOUT_S: Final = 5.0
@@ -83,8 +84,9 @@ class Worker:
 
     def check_progress(self, hang_s: float) -> None:
         """
-        Show that the running decode goes on, or give the engine up; any other thread.
+        Show that what runs goes on, or give the engine up; any other thread.
 
+        A command counts as a request does: it evaluates the pinned prefixes of a reload.
         Where the runtime counts what it evaluates, a long decode shows its pulse in its middle;
         else only the end of each shows one.
 
@@ -99,10 +101,16 @@ class Worker:
         # In this order: the pulse beats before a request is given the engine, and while it waits.
         if not self.requests.is_running or (silence_s := self._pulse.silence_s) <= hang_s:
             return
-        self.requests.fail(EngineHungError(
+        self._fail(EngineHungError(
             f'no progress for {silence_s:.1f} s and engine.hang_s={hang_s}; the engine is given '
             'up, restart the process'))
         self.requests.abandon()
+
+    def _fail(self, error: BaseException) -> RobotLlmError:
+        """Give the engine up, and say so: no request may run whose end would tell."""
+        failure = self.requests.fail(error)
+        self.requests.report(Alive())
+        return failure
 
     def set_max_stall(self, max_stall_s: float) -> None:
         """Let the next calls of the model obey ``engine.max_stall_s``; any thread."""
@@ -114,6 +122,11 @@ class Worker:
         """How many tokens the working sequence holds now; any thread."""
         return self._runtime.cache.num_tokens if self._runtime is not None else 0
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread, and with it the model, is still there."""
+        return self._thread.is_alive()
+
     def close(self) -> bool:
         """
         End every request, free the model, join the thread; safe to call twice.
@@ -123,7 +136,7 @@ class Worker:
         self.requests.close()
         if self._thread.ident is not None and not self.requests.is_abandoned:
             self._thread.join(CLOSE_TIMEOUT_S)
-        if self._thread.is_alive():
+        if self.is_alive:
             self.requests.abandon()
             return False
         return True
@@ -139,14 +152,12 @@ class Worker:
             self.requests.open(runtime.backend.abort)
             while not self.requests.must_leave:
                 self._pulse.beat()
-                for command in self.requests.take_commands():
-                    command(runtime)
-                if (request := self.requests.take(self._idle_heartbeat_s)) is not None:
+                if (command := self.requests.commands.start_next()) is not None:
+                    self._run_command(runtime, command)
+                elif (request := self.requests.take(self._idle_heartbeat_s)) is not None:
                     self._serve(runtime, request)
-        except Exception as error:  # noqa: B902  whoever waits for the thread must see it
-            self.requests.fail(error)
-            # An engine that fails between two requests has none whose end would tell.
-            self.requests.report(Alive())
+        except BaseException as error:  # noqa: B902  whoever waits for the thread must see it
+            self._fail(error)
         finally:
             if runtime is not None:
                 runtime.close()
@@ -155,6 +166,16 @@ class Worker:
         """Answer whoever loads, and show that loading goes on."""
         self._pulse.beat()
         return self.requests.must_leave
+
+    def _run_command(self, runtime: Runtime, command: Command) -> None:
+        """Run one command; whatever happens, it is answered once."""
+        requests = self.requests
+        try:
+            problem = command.run(runtime)
+        except BaseException as error:  # noqa: B902  the engine is not usable any more
+            # A reload of a node that is being cleaned up gives up in its middle: no failure.
+            problem = NotActiveError(CLOSED) if requests.is_closing else self._fail(error)
+        requests.commands.end(problem)
 
     def _serve(self, runtime: Runtime, request: Request) -> None:
         """Run one request to its end, restarts included; whatever happens, one ``Finished``."""

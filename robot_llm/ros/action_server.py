@@ -9,6 +9,7 @@ from action_msgs.msg import GoalStatus
 from rclpy.action import ActionServer, CancelResponse, server as rclpy_server
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
+from robot_llm.ros.scheduling import schedule
 from robot_llm_msgs.action import Generate
 
 RESULT_TIMEOUT_S: Final = 60
@@ -119,12 +120,12 @@ class StreamingActionServer(ActionServer):
             # executor threads this may be here first; it then queues behind the cancel.
             is_early = is_canceled and not goal_handle.is_cancel_requested
             if is_early and time.monotonic() < give_up_s:
-                self._schedule(send)
+                schedule(self._owner, send)
                 return
             self.start(goal_handle)
             self.notify_execute(goal_handle, end)
 
-        self._schedule(send)
+        schedule(self._owner, send)
 
     # rclpy sends a result in a task of its own, once the client has asked for it, and drops the
     # task if the executor is shut down first: whoever ends the process has to wait for it. There
@@ -178,11 +179,6 @@ class StreamingActionServer(ActionServer):
         except rclpy_server.RCLError:  # it has become terminal in between
             return False
         return True
-
-    def _schedule(self, callback: Callable[[], None]) -> None:
-        executor = self._owner.executor
-        if executor is not None:
-            executor.create_task(callback)
 
 
 def _no_execution(_handle: Any) -> Generate.Result:

@@ -19,7 +19,7 @@ from robot_llm.engine.llama_log import ERROR, LogSink, WARNING
 from robot_llm.engine.model import ShouldStop
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.worker import IDLE_HEARTBEAT_S, Worker
-from robot_llm.errors import RobotLlmError
+from robot_llm.errors import EngineHungError, RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
 from robot_llm.record_file import RecordFile
@@ -79,9 +79,13 @@ class Assembly:
         self._on_failure = on_failure
         self._parts = ExitStack()
         self._worker: Worker | None = None
+        self._left: list[Worker] = []
         self._must_stop = False
-        self.has_left_engine = False
-        """A worker hangs in the runtime and was left behind; the process must end hard."""
+
+    @property
+    def has_left_engine(self) -> bool:
+        """A worker that was left behind hangs in the runtime still; the process must end hard."""
+        return any(worker.is_alive for worker in self._left)
 
     def build(self) -> Service:
         """
@@ -89,6 +93,10 @@ class Assembly:
 
         :raises RobotLlmError: with every problem; call ``close`` then as well
         """
+        if self.has_left_engine:
+            raise EngineHungError(
+                'an engine that hangs was left behind in this process with its model; restart the '
+                'process')
         settings = read_settings(self._node)
         profiles = load_profiles(profiles_folder(settings), settings.limits)
         check_default_profile(profiles, settings.profiles.default)
@@ -179,13 +187,13 @@ class Assembly:
 
     def _close_worker(self, worker: Worker) -> None:
         if not worker.close():
-            self.has_left_engine = True
+            self._left.append(worker)
             self._node.get_logger().fatal(
                 'the engine does not stop; its thread and its model are left behind, restart '
                 'the process')
 
-    def stop_loading(self) -> None:
-        """Let a build that is under way, or comes later, give up; any thread."""
+    def stop_engine(self) -> None:
+        """Let the engine end what it does, and a build that comes later give up; any thread."""
         self._must_stop = True
         if self._worker is not None:
             self._worker.requests.close()

@@ -13,6 +13,7 @@ from robot_llm.ros.goal_server import GoalServer
 from robot_llm.ros.health import Health
 from robot_llm.ros.parameters import declare_parameters, guard_changes, status_lease_s
 from robot_llm.ros.reload import ProfileReloader
+from robot_llm.ros.scheduling import schedule
 from robot_llm.ros.service import Service
 from robot_llm.ros.transition import (
     deactivate, logged_transition, refuse_illegal_transitions)
@@ -39,7 +40,7 @@ class RobotLlmNode(LifecycleNode):
         self._health = Health(self, self._lifecycle_label, status_lease_s(self))
         self._goal_server = GoalServer(
             self, self._health.note_refusal, self._health.publish_status)
-        self._reloader = ProfileReloader(self, lambda: self._service)
+        ProfileReloader(self, lambda: self._service)
         self._assembly = Assembly(
             self, self._goal_server, self._health, open_backend, self._leave_active)
         guard_changes(
@@ -70,8 +71,6 @@ class RobotLlmNode(LifecycleNode):
         except BaseException as error:
             self._health.set_failed(str(error) or type(error).__name__)
             self._free()
-            if self._assembly.has_left_engine:
-                self._leave_process()
             raise
         self._service = service
         self._goal_server.attach(service)
@@ -87,9 +86,14 @@ class RobotLlmNode(LifecycleNode):
     @logged_transition
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Accept goals."""
-        if self._service is None or self._service.worker.requests.failure is not None:
-            raise NotActiveError('the engine is not usable; clean up and configure again')
-        self._service.accepting = True
+        service = self._service
+        if service is None:
+            raise NotActiveError('the node is not configured')
+        # In this order: an engine that fails behind the question finds a node to be deactivated.
+        service.accepting = True
+        if (failure := service.worker.requests.failure) is not None:
+            service.accepting = False
+            raise NotActiveError(_advice(failure))
         self.get_logger().info('active, goals are welcome on ~/generate')
         return super().on_activate(state)
 
@@ -119,10 +123,11 @@ class RobotLlmNode(LifecycleNode):
     def _free(self) -> None:
         self._stop_goals()
         self._assembly.close()
-        self._reloader.give_up()
         self._service = None
         self._goal_server.attach(None)
         self._health.attach(None)
+        if self._assembly.has_left_engine:
+            self._leave_process()
 
     # The end of the process; any thread but the executor's.
 
@@ -130,13 +135,12 @@ class RobotLlmNode(LifecycleNode):
         """
         End every goal and wait until the results have left; the executor still spins.
 
-        A configure that is running gives up as well.
+        A configure or a reload that is running gives up as well, and one that waits is answered.
 
         :param timeout_s: for the results; the engine itself obeys within a decode step
         """
         self._stop_goals()
-        if self._service is None:
-            self._assembly.stop_loading()
+        self._assembly.stop_engine()
         self._goal_server.wait_until_answered(timeout_s)
 
     def close(self) -> bool:
@@ -164,22 +168,26 @@ class RobotLlmNode(LifecycleNode):
     def _leave_active(self, failure: RobotLlmError) -> None:
         """Go inactive because the engine is unusable; any thread."""
         self._health.set_failed(f'{failure.code.name}: {failure}')
-        service, executor = self._service, self.executor
-        if service is not None and service.accepting and executor is not None:
+        if (service := self._service) is not None and service.accepting:
             service.accepting = False
-            self.get_logger().fatal(
-                f'the engine is not usable any more: {failure}; clean up and configure again')
-            executor.create_task(lambda: deactivate(self))
-            if isinstance(failure, EngineHungError):
-                self._leave_process()
+            self.get_logger().fatal(_advice(failure))
+            schedule(self, lambda: deactivate(self))
+        if isinstance(failure, EngineHungError):
+            self._leave_process()
 
     def _leave_process(self) -> None:
         """End the process behind a thread that hangs in the engine, if the parameter says so."""
-        if self.get_parameter('engine.exit_on_hang').value is True:
+        if self.exit_code == 0 and self.get_parameter('engine.exit_on_hang').value is True:
             self.exit_code = 1
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _lifecycle_label(self) -> str:
-        if self._service is None:
-            return 'unconfigured'
-        return 'active' if self._service.accepting else 'inactive'
+        """Return the state's name; there is no public way to ask for it."""
+        return str(self._state_machine.current_state[1])
+
+
+def _advice(failure: RobotLlmError) -> str:
+    """Say what to do about an engine that failed; one that hung says it itself."""
+    said = f'the engine is not usable any more: {failure}'
+    is_hung = isinstance(failure, EngineHungError)
+    return said if is_hung else f'{said}; clean up and configure again'

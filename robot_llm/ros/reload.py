@@ -6,11 +6,12 @@ from typing import Any
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
 from rclpy.task import Future
-from robot_llm.engine.runtime import Runtime
-from robot_llm.errors import EngineError, NotActiveError, RobotLlmError
+from robot_llm.engine.command_queue import Command
+from robot_llm.errors import NotActiveError, RobotLlmError
 from robot_llm.profile import ResponseProfile
 from robot_llm.profile_file import check_default_profile, load_profiles
 from robot_llm.ros.parameters import profiles_folder
+from robot_llm.ros.scheduling import schedule
 from robot_llm.ros.service import Service
 from std_srvs.srv import Trigger
 
@@ -30,7 +31,6 @@ class ProfileReloader:
     def __init__(self, node: Node, service: Callable[[], Service | None]) -> None:
         self._node = node
         self._find_service = service
-        self._swapping: Future | None = None
         self._server = node.create_service(
             Trigger, '~/reload_profiles', self._reload_callback,
             callback_group=MutuallyExclusiveCallbackGroup())
@@ -42,8 +42,8 @@ class ProfileReloader:
             settings = service.settings
             profiles = load_profiles(profiles_folder(settings), settings.limits)
             check_default_profile(profiles, settings.profiles.default)
-            if (error := await self._swap(service, profiles)) is not None:
-                raise error
+            if (problem := await self._swap(service, profiles)) is not None:
+                raise problem
             service.profiles = profiles
             response.success = True
             response.message = f'profiles {", ".join(sorted(profiles))}'
@@ -55,35 +55,18 @@ class ProfileReloader:
         return response
 
     def _swap(self, service: Service, profiles: dict[str, ResponseProfile]) -> Future:
-        """Let the worker reload; the future gets what went wrong, or None."""
-        future = self._swapping = Future()
+        """
+        Let the worker reload; the future gets what went wrong, or None.
 
-        def reload(runtime: Runtime) -> None:
-            problem: RobotLlmError | None = None
-            try:
-                runtime.reload(profiles)
-            except RobotLlmError as error:
-                problem = error
-            except Exception as error:
-                future.set_result(EngineError(f'{type(error).__name__}: {error}'))
-                raise  # the engine is not usable any more
+        :raises EngineError: if the engine is no longer usable
+        """
+        future = Future()
+
+        def answer(problem: RobotLlmError | None) -> None:
             future.set_result(problem)
-            self._wake()
+            # A future that is done does not wake the executor, which resumes the coroutine.
+            schedule(self._node, lambda: None)
 
-        service.worker.requests.call(reload)
+        service.worker.requests.call(
+            Command(lambda runtime: runtime.reload(profiles), answer))
         return future
-
-    def give_up(self) -> None:
-        """Answer who still waits for a worker that has left."""
-        if self._swapping is not None and not self._swapping.done():
-            self._swapping.set_result(NotActiveError('the node was cleaned up meanwhile'))
-            self._wake()
-
-    def _wake(self) -> None:
-        """Let the executor resume the coroutine; a future that is done does not wake it."""
-        if (executor := self._node.executor) is not None:
-            executor.create_task(_nothing)
-
-
-def _nothing() -> None:
-    return

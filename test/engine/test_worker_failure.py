@@ -175,11 +175,8 @@ def test_an_engine_that_hangs_outside_a_decode_says_nothing_behind_the_end(
     assert isinstance(harness.events_of(request)[-1], Finished)
 
 
-def worker_with(
-    open_it: Callable[[Callable[[], bool]], Runtime],
-    emit: Callable[[Event], None] = lambda event: None,
-) -> Worker:
-    return Worker(open_it, emit, time.monotonic, policy='queue', max_queue=1)
+def worker_with(open_it: Callable[[Callable[[], bool]], Runtime]) -> Worker:
+    return Worker(open_it, lambda event: None, time.monotonic, policy='queue', max_queue=1)
 
 
 def test_what_fails_while_loading_reaches_whoever_opened() -> None:
@@ -191,20 +188,6 @@ def test_what_fails_while_loading_reaches_whoever_opened() -> None:
         worker.open()
     with pytest.raises(ModelLoadError):
         worker.requests.check_capacity()
-    assert worker.close()
-
-
-def test_an_idle_engine_that_fails_says_so(make_runtime: MakeRuntime) -> None:
-    told = Flag()
-
-    def note(event: Event) -> None:
-        if event == Alive() and worker.requests.failure is not None:
-            told.set()
-
-    worker = worker_with(lambda should_stop: make_runtime(), note)
-    worker.open()
-    worker.requests.call(lambda runtime: 1 // 0)
-    assert told.wait(TIMEOUT_S)
     assert worker.close()
 
 

@@ -11,7 +11,7 @@ from robot_llm.core.request import FinishReason
 from robot_llm.core.session import TokenKind
 from robot_llm.errors import ErrorCode
 from robot_llm_msgs.msg import Status
-from ros_lifecycle import Lifecycle
+from ros_lifecycle import Lifecycle, UNCONFIGURED
 from ros_node import running_node, SCRIPTED
 from ros_planner import connected, Planner, reasons, seconds
 
@@ -56,6 +56,44 @@ def test_a_hang_ends_every_goal_and_the_node_takes_no_more(
     refused = planner.ask('say-slow')
     assert refused.wait() and refused.is_rejected
     assert node.stop() == 0, 'the thread that hangs must not keep the process'
+
+
+def test_a_node_that_is_not_active_any_more_notices_the_hang_as_well(
+    hanging: tuple[Planner, bool],
+) -> None:
+    """It stayed in spite of ``engine.exit_on_hang``, and loaded a second model beside it."""
+    planner, exits = hanging
+    node, manager, gate = planner.node_process, Lifecycle(planner), next(_gates)
+    running = planner.ask(f'hold-hang:{gate} say-continue')
+    node.wait_for_gate(gate)
+    assert manager.deactivate()
+    if exits:
+        assert node.wait() == 1, 'launch has to see that it must respawn the node'
+        assert planner.finish(running).finish_reason == FinishReason.SHUTDOWN
+        return
+    assert planner.finish(running).finish_reason == FinishReason.SHUTDOWN
+    planner.wait_for_state(Status.STATE_FAILED)
+    assert not manager.activate()
+    assert manager.cleanup() and not manager.configure()
+    node.wait_for_log('configure: an engine that hangs was left behind .* restart the process')
+    assert manager.state == UNCONFIGURED
+    node.open_gate(gate)  # the driver came back after all: nothing is left behind then
+    assert any(manager.configure() for _ in range(1000)), node.log
+    assert manager.activate()
+    assert planner.answer('say-slow').result.decision == 'slow'
+
+
+def test_a_cleanup_that_leaves_the_engine_behind_ends_the_process_where_that_is_wanted(
+    executor: str, ros_domain: int,
+) -> None:
+    parameters = {'executor': executor, 'engine.hang_s': 0.0, 'engine.exit_on_hang': True}
+    with running_node(SCRIPTED, parameters) as node, connected(node) as planner:
+        gate, manager = next(_gates), Lifecycle(planner)
+        running = planner.ask(f'hold-hang:{gate} say-continue')
+        node.wait_for_gate(gate)
+        assert manager.deactivate() and manager.cleanup()
+        assert node.wait() == 1
+        assert planner.finish(running).finish_reason == FinishReason.SHUTDOWN
 
 
 @pytest.fixture(scope='module')

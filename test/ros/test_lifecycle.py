@@ -180,3 +180,7 @@ def test_shutdown_ends_goals_and_the_process_can_still_be_stopped(
     assert reasons(answer) == SHUTDOWN
     assert manager.state == FINALIZED
     check_rejected(planner)
+    planner.wait_for(
+        lambda: any(value.key == 'lifecycle_state' and value.value == 'finalized'
+                    for status in planner.diagnostics for value in status.values),
+        'the state on /diagnostics')
