@@ -55,7 +55,8 @@ def test_the_table_says_what_every_topic_has() -> None:
     topics = OpenedTopics()
     TokenStream(topics, SETTINGS)
     Health(topics, lambda: 'active', SETTINGS.status.lease_s)
-    SceneMonitor(topics, max_bytes=1, on_change=lambda *_: None)
+    SceneMonitor(topics, max_bytes=1, max_age_s=lambda: 0.0, clock=lambda: 0.0,
+                 on_change=lambda *_: None, on_doubt=lambda *_: None)
     table = documented()
     assert {'~/tokens', '~/decision', '~/status', '~/scene', '/diagnostics'} == topics.keys()
     for name, qos in topics.items():
