@@ -17,7 +17,7 @@ from robot_llm.engine.calibration import measure_bias
 from robot_llm.engine.kv_cache import KVCache
 from robot_llm.engine.prefix_store import PrefixStore
 from robot_llm.engine.prompt_tokens import compile_profile, CompiledProfile
-from robot_llm.errors import ModelLoadError, RobotLlmError, UnknownProfileError
+from robot_llm.errors import EngineError, ModelLoadError, RobotLlmError, UnknownProfileError
 from robot_llm.profile import ResponseProfile
 from robot_llm.settings import Settings
 
@@ -129,9 +129,10 @@ class Runtime:
             return error
         try:
             self._open(compiled)
-        except RobotLlmError as error:
+        except Exception as error:  # noqa: B902  whatever it is, the old ones are wanted back
             self._open(old)
-            return error
+            return error if isinstance(error, RobotLlmError) else EngineError(
+                f'internal error, please report it: {type(error).__name__}: {error}')
         return None
 
     def compiled(self, profile: ResponseProfile) -> CompiledProfile:

@@ -10,7 +10,7 @@ from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scripted import ScriptedBackend
 from robot_llm.engine.scripted_fault import DecodeCall
-from robot_llm.errors import ConfigError, ModelLoadError
+from robot_llm.errors import ConfigError, EngineError, ModelLoadError, OutOfMemoryError
 from robot_llm.settings import Settings
 
 TEXT = make_profile('text', text=True)
@@ -151,6 +151,26 @@ def test_words_that_do_not_fit_one_batch_fail_at_configure(
     backend = scripted({'model.n_batch': 8, 'engine.chunk_tokens': 8})
     with pytest.raises(ConfigError, match='need 24 tokens in one batch and model.n_batch=8'):
         open_runtime(backend, Settings(), STAY)
+
+
+@pytest.mark.parametrize('fault', [OutOfMemoryError('no room'), AssertionError('a bug')])
+def test_whatever_a_reload_fails_at_the_old_profiles_are_served_on(
+    scripted: Callable[..., ScriptedBackend], monkeypatch: pytest.MonkeyPatch, fault: Exception,
+) -> None:
+    backend = scripted()
+    runtime = open_runtime(backend, Settings(), TEXT)
+    open_context, faults = backend.open_context, [fault]
+
+    def refuse_once(*args: int, **room: int) -> None:
+        if faults:
+            raise faults.pop()
+        open_context(*args, **room)
+
+    monkeypatch.setattr(backend, 'open_context', refuse_once)
+    problem = runtime.reload({'text': TEXT, 'json': JSON})
+    assert isinstance(problem, EngineError) and str(fault) in str(problem)
+    assert list(runtime.profiles) == ['text']
+    assert generate(runtime, make_request(TEXT)).decision.word == 'stop'
 
 
 def test_closing_twice_is_safe(scripted: Callable[..., ScriptedBackend]) -> None:
