@@ -57,8 +57,9 @@ class Runtime:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.backend = backend
+        most = backend.n_batch
         self.chunks = ChunkSizer(
-            min(settings.model.n_ubatch, backend.n_batch), settings.engine.chunk_tokens,
+            min(settings.model.n_ubatch, most), min(settings.engine.chunk_tokens, most),
             is_abortable=backend.aborts_inside, max_stall_s=settings.engine.max_stall_s)
         self.peaks = peaks or Peaks()
         self._clock, self._say = clock, say

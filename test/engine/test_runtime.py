@@ -6,6 +6,7 @@ from threading import Event as Flag
 from engine_requests import make_profile, make_request, SPEED_SCHEMA
 from engine_running import generate, open_runtime, TODAY, WorkerHarness
 import pytest
+from robot_llm.core.chunking import WIDEST
 from robot_llm.engine.backend import DecodeAborted
 from robot_llm.engine.runtime import Runtime
 from robot_llm.engine.scripted import ScriptedBackend
@@ -90,8 +91,8 @@ def test_from_the_first_goal_no_chunk_takes_longer_than_a_stop_may_wait(
     counts = generate(runtime, make_request(TEXT, 'x' * 2000, max_tokens=1)).request.counts
     chunks = device.calls[:counts.num_prefill_chunks]
     if aborts_inside:
-        assert max(chunks) == pytest.approx(0.004 + 512 * 0.0002)
-        assert len(chunks) <= 6
+        assert max(chunks) == pytest.approx(0.004 + WIDEST * 0.0002)
+        assert len(chunks) <= 2000 / WIDEST + 3
     else:
         # (0.03 - 0.004) / 0.0002 = 130, in steps of 16; a few more on the way there.
         assert max(chunks) <= 0.03
