@@ -41,7 +41,12 @@ def answers(rig: Rig, scale: Scale) -> Iterator[Figure]:
         yield _identity(name, cold, [answer.text for answer in others])
     yield _identity('token by token', cold, [
         reference(rig, answer.request).text for answer in cold])
-    yield _unforced(rig, cold)
+    yield _share('forced text sampled instead', cold, [
+        reference(rig, answer.request, is_forcing=False).text for answer in cold],
+        'the model may spell forced text with other tokens than the tokenizer does')
+    yield _share('prompt of the bare loop in one batch', cold, [
+        reference(rig, answer.request, is_cut=False).text for answer in cold],
+        'where a prompt is cut changes the logits of llama.cpp a little')
 
 
 def _answer(rig: Rig, runtime: Runtime, scene: str, *, is_cold: bool) -> Answered:
@@ -73,15 +78,8 @@ def _identity(name: str, given: list[Answered], others: list[str]) -> Figure:
                      if different else '')
 
 
-def _unforced(rig: Rig, given: list[Answered]) -> Figure:
-    """
-    Return how often the text is the same if the model is asked for what the grammar forces.
-
-    No target: the same letters can be spelt with other tokens, and the model then goes on from
-    other tokens. What is forced is spelt as the tokenizer spells it.
-    """
-    texts = [reference(rig, answer.request, is_forcing=False).text for answer in given]
-    return Figure(
-        'share of same texts, forced text sampled instead', 'x',
-        (sum(answer.text == text for answer, text in zip(given, texts)) / len(given),),
-        note='the model may spell forced text with other tokens than the tokenizer does')
+def _share(name: str, given: list[Answered], others: list[str], note: str) -> Figure:
+    """Return how often a text is the same where nobody promises that it is."""
+    pairs = zip(given, others)
+    return Figure(f'share of same texts, {name}', 'x',
+                  (sum(answer.text == other for answer, other in pairs) / len(given),), note=note)

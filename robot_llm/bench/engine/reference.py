@@ -20,7 +20,9 @@ class Reference:
     """Of each token behind the word and its separator, shape (n_vocab,)."""
 
 
-def reference(rig: Rig, request: Request, *, is_forcing: bool = True) -> Reference:
+def reference(
+    rig: Rig, request: Request, *, is_forcing: bool = True, is_cut: bool = True,
+) -> Reference:
     """
     Answer a request that was answered, behind the word that it got, without the engine's loop.
 
@@ -30,6 +32,8 @@ def reference(rig: Rig, request: Request, *, is_forcing: bool = True) -> Referen
     :param is_forcing: whether text that the grammar forces gets the tokens that the tokenizer
         would give it; else the model is asked for every one, and may spell the same letters with
         other tokens, behind which it may go on differently
+    :param is_cut: whether the prompt is evaluated in two batches, the profile's part first, as the
+        cache has it; where a prompt is cut changes llama.cpp's own logits a little
     """
     runtime = rig.runtime
     compiled, backend = runtime.compiled(request.profile), runtime.backend
@@ -38,6 +42,9 @@ def reference(rig: Rig, request: Request, *, is_forcing: bool = True) -> Referen
     prompt_ids = tokenize_segments(backend, compiled.segments(
         runtime.renderer, request.scene.description, request.prompt))
     rig.bare.clear()
+    if is_cut:
+        rig.bare.evaluate(compiled.static_ids)
+        prompt_ids = prompt_ids[len(compiled.static_ids):]
     rig.bare.evaluate(prompt_ids)
     row = rig.bare.evaluate(first_ids)
     found, data, forced = Reference(), b'', list[int]()
