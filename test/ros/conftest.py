@@ -11,8 +11,9 @@ from ros_planner import connected, Planner
 
 EXECUTORS = ('single_threaded', 'multi_threaded')
 
-# A heartbeat that tests can wait for without waiting long.
-FAST = {'status.rate_hz': 50.0}
+# A heartbeat that tests can wait for without waiting long. And a first scene may come late, since
+# DDS has to connect its publisher first.
+FAST = {'status.rate_hz': 50.0, 'scene.wait_s': 10.0}
 
 
 @pytest.fixture(scope='module', params=EXECUTORS)

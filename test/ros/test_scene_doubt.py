@@ -130,7 +130,7 @@ def test_a_goal_that_names_a_scene_is_never_decided_without_it(
     scripted: Callable[..., Planner],
 ) -> None:
     """Before a publisher was in the graph the goal ran, and its decision claimed the scene."""
-    planner = scripted()
+    planner = scripted(scene__wait_s=0.05)
     answer = planner.answer('say-continue', scene_epoch=7)
     assert reasons(answer) == MISSING
     assert 'scene_epoch=7 did not arrive' in answer.result.error_msg
