@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from threading import Event as Flag
-import time
 
 from engine_requests import make_profile, make_request
 from engine_running import open_runtime, TIMEOUT_S, WorkerHarness
@@ -170,13 +169,13 @@ def test_an_idle_engine_whose_command_hangs_says_so(make_runtime: MakeRuntime) -
 
 
 def test_a_long_reload_that_goes_on_is_not_given_up(make_runtime: MakeRuntime) -> None:
-    gate = Gate(obeys_abort=False)
-    with WorkerHarness(make_runtime(gate)) as harness:
+    gate, times_s = Gate(obeys_abort=False), [0.0]
+    with WorkerHarness(make_runtime(gate), clock=lambda: times_s[-1]) as harness:
         answers = reload(harness)
         assert gate.reached.wait(TIMEOUT_S)
         for _ in range(3):
-            time.sleep(0.15)
-            harness.runtime.backend.abort.num_nodes += 1  # more than half of the bound has passed
+            times_s.append(times_s[-1] + 0.15)  # more than half of the bound
+            harness.runtime.backend.abort.num_nodes += 1
             harness.worker.check_progress(0.25)
         gate.opened.set()
         assert answers.only is None

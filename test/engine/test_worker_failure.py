@@ -126,9 +126,10 @@ def test_a_long_decode_that_goes_on_shows_its_pulse_and_one_that_stands_is_given
     make_runtime: MakeRuntime,
 ) -> None:
     alive: list[Event] = []
-    gate = Gate(obeys_abort=False)
+    step_s = 0.25  # longer than the period of the heartbeat, and than the bound
+    gate, times_s = Gate(obeys_abort=False), [0.0]
     harness = WorkerHarness(
-        make_runtime(holding(gate)),
+        make_runtime(holding(gate)), clock=lambda: times_s[-1],
         on_event=lambda event: alive.append(event) if isinstance(event, Alive) else None)
     harness.worker.open()
     request = ask('HOLD')
@@ -136,11 +137,11 @@ def test_a_long_decode_that_goes_on_shows_its_pulse_and_one_that_stands_is_given
     assert gate.reached.wait(TIMEOUT_S)
     for _ in range(2):
         num_alive = len(alive)
-        time.sleep(0.25)  # longer than the period of the heartbeat, and than the bound
+        times_s.append(times_s[-1] + step_s)
         harness.runtime.backend.abort.num_nodes += 1
         harness.worker.check_progress(0.2)
         assert not request.is_stopping and len(alive) == num_alive + 1
-    time.sleep(0.25)
+    times_s.append(times_s[-1] + step_s)
     harness.worker.check_progress(0.2)
     assert_ended(harness, request, FinishReason.ERROR)
     assert request.error is not None and request.error.code is ErrorCode.ENGINE_HUNG

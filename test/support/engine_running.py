@@ -87,18 +87,20 @@ class WorkerHarness:
 
     :param runtime: what the worker serves with
     :param on_event: called on the worker's thread with each event, before it is collected
+    :param clock: the worker's, monotonic seconds
     """
 
     def __init__(
         self, runtime: Runtime, *, policy: PreemptPolicy = 'newest_wins', max_queue: int = 4,
         on_event: Callable[[Event], Any] = lambda event: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.on_event = on_event
         self.seen: list[Event] = []
         self._events: SimpleQueue[Event] = SimpleQueue()
         self.runtime = runtime
         self.worker = Worker(
-            lambda should_stop: runtime, self._emit, time.monotonic, policy=policy,
+            lambda should_stop: runtime, self._emit, clock, policy=policy,
             max_queue=max_queue)
 
     def __enter__(self) -> 'WorkerHarness':
